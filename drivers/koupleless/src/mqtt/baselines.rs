@@ -34,7 +34,7 @@ impl BaselineQueries {
         sender: &TunnelSender,
     ) -> Result<(), DropReason> {
         if self.bases.len() >= WAITING || self.bases.contains_key(&base) {
-            return Err(DropReason::Overload("earlier baseline queries still wait".to_owned()));
+            return Err("earlier baseline queries still wait".to_owned());
         }
         let (id, client, sender) = (base.clone(), client.clone(), sender.clone());
         let task = self.tasks.spawn(async move {

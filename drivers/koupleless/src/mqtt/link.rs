@@ -12,7 +12,6 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::options::{MqttTunnelOptions, MqttVersion};
-use crate::operations::Unconfirmed;
 
 /// The maximum number of requests that wait to be sent.
 const WAITING_REQUESTS: usize = 1024;
@@ -53,16 +52,29 @@ pub(super) enum SentCommand {
     V5(mqtt5::PublishNotice),
 }
 
+/// The reason why a broker has not confirmed a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unconfirmed {
+    /// The broker refused the message, for this reason.
+    Refused(String),
+    /// The connection ended before the broker confirmed the message. The broker may have delivered it.
+    Disconnected,
+}
+
 impl SentCommand {
-    /// Waits for the broker to confirm the message. Returns `None` if it did, otherwise the reason why it did not. Over MQTT 3.1.1, a
-    /// broker cannot refuse a message.
-    pub(super) async fn unconfirmed(self) -> Option<Unconfirmed> {
-        match self {
+    /// Waits until it is certain that the broker does not confirm the message, and returns the reason. Never completes if the broker
+    /// confirms it. Over MQTT 3.1.1, a broker cannot refuse a message.
+    pub(super) async fn unconfirmed(self) -> Unconfirmed {
+        let unconfirmed = match self {
             Self::V3(notice) => notice.wait_completion_async().await.err().map(|_| Unconfirmed::Disconnected),
             Self::V5(notice) => notice.wait_completion_async().await.err().map(|error| match error {
                 mqtt5::PublishNoticeError::V5PubAck(reason) => Unconfirmed::Refused(format!("{reason:?}")),
                 _ => Unconfirmed::Disconnected,
             }),
+        };
+        match unconfirmed {
+            Some(unconfirmed) => unconfirmed,
+            None => std::future::pending().await,
         }
     }
 }

@@ -41,43 +41,8 @@ pub(super) enum BaseMessage {
     Operation(ArkletCommand, ContainerKey, ContainerOperationResponseData),
 }
 
-/// The reason why a report is dropped.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DropReason {
-    /// The topic is not one at which bases report.
-    #[error("its topic is not that of a report, or names no valid base")]
-    Topic,
-    /// The broker kept the message from an earlier time (it is retained).
-    #[error("it was retained by the broker, so it is of the past")]
-    Retained,
-    /// The report is larger than [`MAX_REPORT`]: its size in bytes.
-    #[error("it has {0} bytes, and at most {MAX_REPORT} are allowed")]
-    Oversized(usize),
-    /// The report is not the expected JSON.
-    #[error("it is malformed at line {}, column {}", .0.line(), .0.column())]
-    Malformed(serde_json::Error),
-    /// The report is too old: its age in seconds.
-    #[error("it is {0} s old; if that repeats, compare the clocks of base and controller")]
-    Expired(i64),
-    /// The report names another base than its topic.
-    #[error("its topic is that of {topic}, and it speaks for {body:?}")]
-    Foreign { topic: NodeId, body: String },
-    /// The content of the report cannot be used.
-    #[error("{0}")]
-    Invalid(String),
-    /// The report answers a command that this crate does not send.
-    #[error("the command {0:?} is unknown")]
-    Command(String),
-    /// The report answers a command that is not in progress.
-    #[error("nothing of the kind is under way: it is late, or came twice")]
-    NotUnderWay,
-    /// A newer report of the kind came before.
-    #[error("a newer one came before it")]
-    Outdated,
-    /// The queue of the handler does not accept the report.
-    #[error("{0}")]
-    Overload(String),
-}
+/// The reason why a report is dropped, for the log.
+pub(super) type DropReason = String;
 
 /// The JSON object around the content of each report.
 #[derive(Deserialize)]
@@ -109,13 +74,13 @@ pub(super) fn read(
     max_age: Duration,
 ) -> Result<(BaseMessage, Timestamp), DropReason> {
     if payload.len() > MAX_REPORT {
-        return Err(DropReason::Oversized(payload.len()));
+        return Err(format!("it has {} bytes, and at most {MAX_REPORT} are allowed", payload.len()));
     }
     let report = ReceivedReport { base, payload, now, max_age };
     match kind {
         ReportKind::Heart => {
             let (heart, sent) = report.content::<BaseReport>()?;
-            let (id, node) = heart.read().map_err(DropReason::Invalid)?;
+            let (id, node) = heart.read()?;
             report.is_of(id.as_str())?;
             Ok((BaseMessage::Discovered(node), sent))
         }
@@ -145,7 +110,7 @@ pub(super) fn read(
             report.is_of(response.base().unwrap_or(base.as_str()))?;
             let known = [ArkletCommand::InstallBiz, ArkletCommand::UninstallBiz];
             let known = known.into_iter().find(|known| known.name().eq_ignore_ascii_case(&command));
-            let command = known.ok_or_else(|| DropReason::Command(quoted(&command)))?;
+            let command = known.ok_or_else(|| format!("the command {:?} is unknown", quoted(&command)))?;
             let key = module::key(&biz_name, &biz_version);
             let answer = response.operation(command, key.clone());
             Ok((BaseMessage::Operation(command, key, answer), sent))
@@ -194,9 +159,11 @@ impl ReceivedReport<'_> {
     /// Returns the content of a report, and the time when it was sent.
     fn content<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
         let ReportEnvelope { publish_timestamp, data } =
-            serde_json::from_slice(self.payload).map_err(DropReason::Malformed)?;
+            serde_json::from_slice(self.payload).map_err(|error: serde_json::Error| {
+                format!("it is malformed at line {}, column {}", error.line(), error.column())
+            })?;
         let sent = Timestamp::from_millisecond(publish_timestamp)
-            .map_err(|_| DropReason::Invalid("publishTimestamp is no time".to_owned()))?;
+            .map_err(|_| "publishTimestamp is no time".to_owned())?;
         Ok((data, sent))
     }
 
@@ -205,7 +172,10 @@ impl ReceivedReport<'_> {
         let (content, sent) = self.content()?;
         let age = self.age(sent);
         if age.unsigned_abs() >= self.max_age && age.is_positive() {
-            return Err(DropReason::Expired(age.as_secs()));
+            let age = age.as_secs();
+            return Err(format!(
+                "it is {age} s old; if that repeats, compare the clocks of base and controller"
+            ));
         }
         Ok((content, sent))
     }
@@ -218,7 +188,7 @@ impl ReceivedReport<'_> {
     /// Returns the data of the response in a report.
     fn data<T>(&self, response: ArkResponse<T>) -> Result<T, DropReason> {
         self.is_of(response.base().unwrap_or(self.base.as_str()))?;
-        response.data().map_err(DropReason::Invalid)
+        response.data()
     }
 
     /// Checks that `body`, the id of the base in the body of a report, is that of the base in its topic.
@@ -226,7 +196,7 @@ impl ReceivedReport<'_> {
         if body == self.base.as_str() {
             return Ok(());
         }
-        Err(DropReason::Foreign { topic: self.base.clone(), body: quoted(body) })
+        Err(format!("its topic is that of {}, and it speaks for {:?}", self.base, quoted(body)))
     }
 }
 
@@ -247,7 +217,7 @@ mod tests {
     fn read_raw(kind: ReportKind, payload: &[u8]) -> Result<BaseMessage, String> {
         let now = Timestamp::from_millisecond(NOW).unwrap();
         let read = read(&"b-1".parse().unwrap(), kind, payload, now, Duration::from_secs(10));
-        read.map(|(message, _)| message).map_err(|reason| reason.to_string())
+        read.map(|(message, _)| message)
     }
 
     fn read_at(kind: ReportKind, sent: i64, data: &Value) -> Result<BaseMessage, String> {

@@ -21,17 +21,17 @@ use k8s_openapi::api::core::v1::Container;
 use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, Tunnel, TunnelSender};
 use staffetta_driver::{ContainerKey, DriverError, Reason, RequestRecord};
 use tokio::sync::Notify;
-use tokio::time::Instant;
-use tracing::{debug, info_span, warn};
+use tokio::task::JoinSet;
+use tracing::{info_span, warn};
 
 use self::dropped::DroppedReports;
-use self::link::{LinkClient, SentCommand};
+use self::link::{LinkClient, SentCommand, Unconfirmed};
 pub use self::options::{MqttTunnelOptions, MqttVersion};
 use self::subscriptions::Subscriptions;
 use self::topics::Topics;
 use crate::lock::{ClearOnDrop, lock};
 use crate::module::{self, Module};
-use crate::operations::{ArkletCommand, Operations, Unanswered, Unconfirmed, report};
+use crate::operations::{ArkletCommand, Operations};
 use crate::options::milliseconds;
 use crate::wire::failed;
 
@@ -44,10 +44,7 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// The maximum delay after a failed connection.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The interval at which commands without an answer are searched for.
-const UNANSWERED_PERIOD: Duration = Duration::from_secs(1);
-
-/// The minimum time between two log lines about dropped reports.
+/// The time between two log lines about dropped reports.
 const DROPPED_PERIOD: Duration = Duration::from_secs(60);
 
 /// The tunnel over MQTT, with the topics of Arklet.
@@ -75,8 +72,8 @@ pub struct MqttTunnel {
 #[derive(Debug)]
 struct MqttState {
     options: MqttTunnelOptions,
-    /// The topics of the environment; `None` while the tunnel does not run.
-    topics: Mutex<Option<Topics>>,
+    /// The part of the state that exists while the tunnel runs.
+    running: Mutex<Option<Running>>,
     /// The current connection; `None` while there is none.
     link: Mutex<Option<LinkClient>>,
     /// The error of the last connection; `None` while the tunnel is connected, and before the first error.
@@ -84,8 +81,17 @@ struct MqttState {
     subscriptions: Mutex<Subscriptions>,
     /// Notified when a base was added or removed, or is to be asked again.
     changed: Notify,
-    operations: Mutex<Operations>,
+    operations: Operations,
     dropped: Mutex<DroppedReports>,
+}
+
+/// The part of the state that exists while the tunnel runs.
+#[derive(Debug)]
+struct Running {
+    topics: Topics,
+    sender: TunnelSender,
+    /// The tasks that wait for the ends of commands, which end with the tunnel. [`Operations`] limits their number.
+    changes: JoinSet<()>,
 }
 
 impl MqttTunnel {
@@ -93,12 +99,12 @@ impl MqttTunnel {
     pub fn new(options: MqttTunnelOptions) -> Self {
         let state = MqttState {
             options,
-            topics: Mutex::default(),
+            running: Mutex::default(),
             link: Mutex::default(),
             connection_error: Mutex::default(),
             subscriptions: Mutex::default(),
             changed: Notify::new(),
-            operations: Mutex::default(),
+            operations: Operations::default(),
             dropped: Mutex::default(),
         };
         Self { state: Arc::new(state) }
@@ -128,24 +134,21 @@ impl MqttTunnel {
             return Err(error
                 .detail(format!("base {base} has not reported its modules since the broker was reached")));
         }
-        let deadline = Instant::now() + milliseconds(self.state.options.operation_timeout_ms);
-        let ended = lock(&self.state.operations).begin(base, command, Some(&key), Some(deadline))?;
-        let sent = self.state.publish(base, command, body).inspect_err(|_| {
-            lock(&self.state.operations).end(base, command, Some(&key));
-        })?;
-        let topic = lock(&self.state.topics).as_ref().map(|topics| topics.command(base, command));
-        if let Some(topic) = topic {
-            let record = RequestRecord::start("PUBLISH", &topic, true);
-            lock(&self.state.operations).record(base, command, &key, record);
-        }
-        let (state, base) = (Arc::clone(&self.state), base.clone());
-        tokio::spawn(async move {
-            let Some(reason) = sent.unconfirmed().await else { return };
-            let mut operations = lock(&state.operations);
-            // One that has ended may have a successor.
-            if !ended.is_cancelled() {
-                operations.unconfirmed(&base, command, &key, reason);
-            }
+        let under_way = self.state.operations.begin(base, command, Some(&key))?;
+        let sent = self.state.publish(base, command, body)?;
+        let mut running = lock(&self.state.running);
+        let running = running.as_mut().ok_or_else(|| not_running(base, command))?;
+        under_way.record(RequestRecord::start("PUBLISH", &running.topics.command(base, command), true));
+        let (sender, base) = (running.sender.clone(), base.clone());
+        let limit = milliseconds(self.state.options.operation_timeout_ms);
+        while running.changes.try_join_next().is_some() {}
+        running.changes.spawn(async move {
+            let error = tokio::select! {
+                biased;
+                () = under_way.ended() => return,
+                error = unanswered(sent, limit, &base, command) => error,
+            };
+            under_way.finish(&sender, failed(key, &error));
         });
         Ok(())
     }
@@ -158,7 +161,7 @@ impl Tunnel for MqttTunnel {
     }
 
     fn ready(&self) -> bool {
-        lock(&self.state.topics).is_some()
+        lock(&self.state.running).is_some()
     }
 
     fn connected(&self) -> bool {
@@ -187,8 +190,9 @@ impl Tunnel for MqttTunnel {
             None
         };
         let topics = Topics::new(environment)?;
-        *lock(&self.state.topics) = Some(topics.clone());
-        let _stopped = ClearOnDrop(&self.state.topics);
+        let running = Running { topics: topics.clone(), sender: sender.clone(), changes: JoinSet::new() };
+        *lock(&self.state.running) = Some(running);
+        let _stopped = ClearOnDrop(&self.state.running);
         let client_id = format!("{}@@@{client_id}", options.client_prefix);
         let connecting = async {
             let mut delay = FIRST_DELAY;
@@ -206,7 +210,7 @@ impl Tunnel for MqttTunnel {
         };
         tokio::select! {
             never = connecting => never,
-            never = report_unanswered(&self.state, &sender) => match never {},
+            never = log_dropped_reports(&self.state) => match never {},
         }
     }
 
@@ -216,7 +220,7 @@ impl Tunnel for MqttTunnel {
     }
 
     async fn on_node_stop(&self, node: &NodeId) {
-        lock(&self.state.operations).stop(node);
+        self.state.operations.stop(node);
         lock(&self.state.subscriptions).stop(node);
         self.state.changed.notify_one();
     }
@@ -261,9 +265,7 @@ impl MqttState {
         command: ArkletCommand,
         body: Vec<u8>,
     ) -> Result<SentCommand, DriverError> {
-        let unavailable = |detail: &str| {
-            DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {base}: {detail}"))
-        };
+        let unavailable = |detail: &str| unavailable(base, command, detail);
         let span = info_span!(
             "MQTT publish",
             otel.name = command.step(),
@@ -271,50 +273,58 @@ impl MqttState {
             base = base.as_str()
         );
         let _entered = span.enter();
-        let topics = lock(&self.topics).clone().ok_or_else(|| unavailable("the tunnel does not run"))?;
+        let topic = lock(&self.running).as_ref().map(|running| running.topics.command(base, command));
+        let topic = topic.ok_or_else(|| not_running(base, command))?;
         let link = lock(&self.link).clone();
         let link = link.ok_or_else(|| unavailable("there is no connection to the broker"))?;
         // Over MQTT 5, a command that the base has not received expires before another replica may take the node.
-        link.publish(topics.command(base, command), body, self.options.send_limit)
+        link.publish(topic, body, self.options.send_limit)
             .map_err(|error| unavailable(&format!("the request cannot be queued: {error}")))
     }
 }
 
-/// Reports the failure of commands without an answer, and logs dropped reports, at most once in [`DROPPED_PERIOD`].
-async fn report_unanswered(state: &MqttState, sender: &TunnelSender) -> Infallible {
-    let mut ticks = tokio::time::interval(UNANSWERED_PERIOD);
-    let mut told: Option<Instant> = None;
+/// Returns the error of a command to a base for the reason `detail`.
+fn unavailable(base: &NodeId, command: ArkletCommand, detail: &str) -> DriverError {
+    DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {base}: {detail}"))
+}
+
+/// Returns the error of a command while the tunnel does not run.
+fn not_running(base: &NodeId, command: ArkletCommand) -> DriverError {
+    unavailable(base, command, "the tunnel does not run")
+}
+
+/// Waits until a command counts as not answered, and returns the error: the broker has not confirmed it, or `limit` is over.
+async fn unanswered(
+    sent: SentCommand,
+    limit: Duration,
+    base: &NodeId,
+    command: ArkletCommand,
+) -> DriverError {
+    match tokio::time::timeout(limit, sent.unconfirmed()).await {
+        Ok(Unconfirmed::Refused(reason)) => {
+            unavailable(base, command, &format!("the broker refuses the message: {reason}"))
+        }
+        Ok(Unconfirmed::Disconnected) => {
+            let detail = "the connection to the broker ended before it confirmed the message";
+            unavailable(base, command, detail).maybe_applied()
+        }
+        Err(_) => {
+            let detail = format!("no answer within {} s", limit.as_secs_f32());
+            unavailable(base, command, &detail).maybe_applied()
+        }
+    }
+}
+
+/// Logs dropped reports, once in [`DROPPED_PERIOD`].
+async fn log_dropped_reports(state: &MqttState) -> Infallible {
+    let mut ticks = tokio::time::interval(DROPPED_PERIOD);
     loop {
         ticks.tick().await;
-        for unanswered in lock(&state.operations).unanswered(Instant::now()) {
-            let Unanswered { base, command, module, unconfirmed } = unanswered;
-            let error = DriverError::new(Reason::Unavailable, command.step());
-            let error = match unconfirmed {
-                Some(Unconfirmed::Refused(reason)) => {
-                    error.detail(format!("base {base}: the broker refuses the message: {reason}"))
-                }
-                Some(Unconfirmed::Disconnected) => error
-                    .detail(format!(
-                        "base {base}: the connection to the broker ended before it confirmed the message"
-                    ))
-                    .maybe_applied(),
-                None => {
-                    let limit = milliseconds(state.options.operation_timeout_ms).as_secs_f32();
-                    error.detail(format!("base {base}: no answer within {limit} s")).maybe_applied()
-                }
-            };
-            if let Err(error) = report(sender, &base, command, failed(module, &error)) {
-                debug!(%base, %error, "an answer is dropped; the next query will show its effect");
-            }
-        }
-        if told.is_none_or(|told| told.elapsed() >= DROPPED_PERIOD)
-            && let Some((count, topic, reason)) = lock(&state.dropped).take()
-        {
+        if let Some((count, topic, reason)) = lock(&state.dropped).take() {
             warn!(
                 tunnel = KEY,
                 count, topic, reason, "reports of bases were dropped; the latest one is shown"
             );
-            told = Some(Instant::now());
         }
     }
 }

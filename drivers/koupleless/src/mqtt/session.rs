@@ -14,7 +14,6 @@ use tracing::{error, info, warn};
 use super::baselines::BaselineQueries;
 use super::link::{self, LinkClient, LinkError, LinkEvent, LinkEvents};
 use super::message::{self, BaseMessage, DropReason};
-use super::options::MqttTunnelOptions;
 use super::subscriptions::SubscriptionChange;
 use super::topics::Topics;
 use super::{KEY, MqttState};
@@ -60,7 +59,7 @@ pub(super) async fn run(
     (ended, true)
 }
 
-/// Receives and processes reports until the connection ends. Is polled at least five times in [`MqttTunnelOptions::send_limit`].
+/// Receives and processes reports until the connection ends. Is polled at least five times in [`send_limit`](super::MqttTunnelOptions::send_limit).
 async fn receive(
     state: &Arc<MqttState>,
     topics: &Topics,
@@ -70,6 +69,7 @@ async fn receive(
 ) -> Result<Infallible, LinkError> {
     let keep_alive = Duration::from_secs(state.options.keep_alive_s.get().into());
     let limit = keep_alive * 2 + milliseconds(state.options.connect_timeout_ms);
+    let max_age = milliseconds(state.options.max_report_age_ms);
     let mut baselines = BaselineQueries::default();
     let mut polls = tokio::time::interval(state.options.send_limit / 5);
     polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,9 +92,11 @@ async fn receive(
                 );
             }
             LinkEvent::Message { topic, payload, retained } => {
-                let read = read(&state.options, topics, &topic, &payload, retained);
+                let read = read(topics, &topic, &payload, retained, max_age);
                 let passed = read.and_then(|(base, message, sent)| match message {
-                    message if !in_order(state, &base, &message, sent) => Err(DropReason::Outdated),
+                    message if !lock(&state.subscriptions).accept(&base, &message, sent, max_age) => {
+                        Err("a newer one came before it".to_owned())
+                    }
                     BaseMessage::Baseline(request) => {
                         let expiry = milliseconds(state.options.operation_timeout_ms);
                         let to = (topics.baseline(&base), expiry);
@@ -103,7 +105,7 @@ async fn receive(
                     other => pass_on(state, sender, &base, other),
                 });
                 if let Err(reason) = passed {
-                    lock(&state.dropped).record(&topic, &reason);
+                    lock(&state.dropped).record(&topic, reason);
                 }
             }
         }
@@ -113,25 +115,19 @@ async fn receive(
 /// Parses a message of a base. Fails for a topic that is not one of reports, for a retained message, which may be of any age, and for a
 /// report that [`message::read`] drops.
 fn read(
-    options: &MqttTunnelOptions,
     topics: &Topics,
     topic: &[u8],
     payload: &[u8],
     retained: bool,
+    max_age: Duration,
 ) -> Result<(NodeId, BaseMessage, Timestamp), DropReason> {
-    let (base, kind) = topics.parse(topic).ok_or(DropReason::Topic)?;
+    let (base, kind) =
+        topics.parse(topic).ok_or("its topic is not that of a report, or names no valid base")?;
     if retained {
-        return Err(DropReason::Retained);
+        return Err("it was retained by the broker, so it is of the past".to_owned());
     }
-    let max_age = milliseconds(options.max_report_age_ms);
     let (message, sent) = message::read(&base, kind, payload, Timestamp::now(), max_age)?;
     Ok((base, message, sent))
-}
-
-/// Records the time at which a report was sent. Returns `false` if a newer report of the same kind has already arrived.
-fn in_order(state: &MqttState, base: &NodeId, message: &BaseMessage, sent: Timestamp) -> bool {
-    let window = milliseconds(state.options.max_report_age_ms);
-    lock(&state.subscriptions).accept(base, message, sent, window)
 }
 
 /// Passes a report on to the receiver of the tunnel. An answer to a command that is not in progress is dropped.
@@ -150,8 +146,8 @@ fn pass_on(
         BaseMessage::Health(status) => sender.node_status(base, status),
         BaseMessage::Modules(statuses) => sender.all_container_statuses(base, statuses),
         BaseMessage::Operation(command, module, answer) => {
-            if !lock(&state.operations).answered(base, command, &module) {
-                return Err(DropReason::NotUnderWay);
+            if !state.operations.answered(base, command, &module) {
+                return Err("nothing of the kind is under way: it is late, or came twice".to_owned());
             }
             report(sender, base, command, answer)
         }
@@ -160,7 +156,7 @@ fn pass_on(
     if is_report && sent.is_ok() {
         lock(&state.subscriptions).reported(base);
     }
-    sent.map_err(|error| DropReason::Overload(error.to_string()))
+    sent.map_err(|error| error.to_string())
 }
 
 /// Keeps the subscriptions equal to the bases with a node, and asks each base for its modules once its topics are subscribed.
@@ -195,7 +191,7 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
     }
 }
 
-/// Returns the time between two queries, at most [`MAX_PACE`]: the queries of all bases are spread over [`MqttTunnelOptions::resync_ms`],
+/// Returns the time between two queries, at most [`MAX_PACE`]: the queries of all bases are spread over [`resync_ms`](super::MqttTunnelOptions::resync_ms),
 /// or over less time if there are few bases.
 fn pace(state: &MqttState, bases: usize) -> Duration {
     let bases = u32::try_from(bases).unwrap_or(u32::MAX).max(1);

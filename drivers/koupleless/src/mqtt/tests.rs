@@ -8,6 +8,7 @@ use staffetta_driver::tunnel::OperationResponseResult::Fail;
 use staffetta_driver::tunnel::{TunnelEvent, TunnelLimits, channel};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
@@ -36,7 +37,9 @@ async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way()
     let error = load().await.unwrap_err();
     assert!(error.to_string().contains("the tunnel does not run"), "{error}");
 
-    *lock(&tunnel.state.topics) = Some(Topics::new("dev").unwrap());
+    let (sender, _receiver) = channel(TunnelLimits::default());
+    let (topics, changes) = (Topics::new("dev").unwrap(), JoinSet::new());
+    *lock(&tunnel.state.running) = Some(Running { topics, sender, changes });
     let error = load().await.unwrap_err();
     assert!(error.to_string().contains("there is no connection"), "{error}");
 
@@ -46,8 +49,7 @@ async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way()
     while tunnel.fetch_health_data(&base).await.is_ok() {}
     let error = load().await.unwrap_err();
     assert!(error.to_string().contains("cannot be queued"), "{error}");
-    let end =
-        || lock(&tunnel.state.operations).end(&base, ArkletCommand::InstallBiz, Some(&module::key_of(&cart)));
+    let end = || tunnel.state.operations.answered(&base, ArkletCommand::InstallBiz, &module::key_of(&cart));
     assert!(!end() && log.is_empty(), "{:?}", log.requests());
 
     let (client, _events) = link::open(&tunnel.state.options, None, "test");
