@@ -49,26 +49,14 @@ impl NodeBackEnd for BaseBackEnd {
 
     /// Starts all containers of the pod, and returns the first error afterwards.
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
-        self.base.time_out();
-        let mut progress = Ok(PodProgress::Done);
-        for container in containers(&request.pod) {
-            let step = self.start(&request.pod, container).await;
-            progress = progress.and_then(|progress| Ok(progress.and(step?)));
-        }
-        progress
+        self.each(&request.pod, ContainerAction::Start).await
     }
 
     /// Stops the containers of the pod, except those that another pod on the node also has. Does nothing without the pod object: reports
     /// contain no UID, so the containers of the pod are not known.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
         let Some(pod) = &removal.pod else { return Ok(PodProgress::Done) };
-        self.base.time_out();
-        let mut progress = Ok(PodProgress::Done);
-        for container in containers(pod) {
-            let step = self.stop(pod, container).await;
-            progress = progress.and_then(|progress| Ok(progress.and(step?)));
-        }
-        progress
+        self.each(pod, ContainerAction::Stop).await
     }
 
     fn receives_reports(&self) -> bool {
@@ -77,6 +65,20 @@ impl NodeBackEnd for BaseBackEnd {
 }
 
 impl BaseBackEnd {
+    /// Takes the next step to start or stop each container of a pod, and returns the first error afterwards.
+    async fn each(&self, pod: &Arc<Pod>, goal: ContainerAction) -> Result<PodProgress, DriverError> {
+        self.base.time_out();
+        let mut progress = Ok(PodProgress::Done);
+        for container in containers(pod) {
+            let step = match goal {
+                ContainerAction::Start => self.start(pod, container).await,
+                ContainerAction::Stop => self.stop(pod, container).await,
+            };
+            progress = progress.and_then(|progress| Ok(progress.and(step?)));
+        }
+        progress
+    }
+
     /// Takes the next step to start a container of a pod, or to replace it if its image has changed. Returns [`PodProgress::Failing`] while
     /// an older pod on the node has the same module with another image.
     async fn start(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {

@@ -126,16 +126,21 @@ impl Base {
         claimants
     }
 
-    /// Returns the pods on the node with a container of this key, the oldest first.
-    fn pods_with(&self, key: &ContainerKey) -> Vec<(Arc<Pod>, Container)> {
+    /// Returns the pods on the node, the oldest first.
+    fn pods(&self) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.pods_on(&self.node);
         pods.sort_by(|one, other| age(one).cmp(&age(other)));
+        pods
+    }
+
+    /// Returns the pods on the node with a container of this key, the oldest first.
+    fn pods_with(&self, key: &ContainerKey) -> Vec<(Arc<Pod>, Container)> {
         let container = |pod: Arc<Pod>| {
             let mut containers = containers(&pod).iter();
             let container = containers.find(|container| self.key(&pod, container) == *key).cloned();
             container.map(|container| (pod, container))
         };
-        pods.into_iter().filter_map(container).collect()
+        self.pods().into_iter().filter_map(container).collect()
     }
 
     /// Records in the tracker an operation that is about to be sent for a pod.
@@ -180,8 +185,7 @@ impl Base {
         lock(&self.containers).report(statuses, Instant::now());
         // The pods of operations without an answer may be gone.
         self.time_out();
-        let mut pods = self.pods.pods_on(&self.node);
-        pods.sort_by(|one, other| age(one).cmp(&age(other)));
+        let pods = self.pods();
         let keyed: Vec<_> = pods.iter().map(|pod| (pod, self.keyed(pod))).collect();
         // The image of each container that is to run, from its oldest pod.
         let mut images = HashMap::new();

@@ -133,13 +133,9 @@ fn may_label(key: &str) -> bool {
 
 /// Converts the status that a base reports into the health of its node. Invalid conditions are left out.
 pub(super) fn health(status: &NodeStatusData) -> NodeHealth {
-    let amounts = |capacity: bool| {
-        let resources = status.resources.iter().take(MAX_REPORTED);
-        let amount = |resource: &NodeResource| {
-            if capacity { resource.capacity.clone() } else { resource.allocatable.clone() }
-        };
-        resources.map(|(name, resource)| (name.clone(), amount(resource))).collect()
-    };
+    let resources = || status.resources.iter().take(MAX_REPORTED);
+    let capacity = |(name, amounts): (&String, &NodeResource)| (name.clone(), amounts.capacity.clone());
+    let allocatable = |(name, amounts): (&String, &NodeResource)| (name.clone(), amounts.allocatable.clone());
     let short = |text: &String| text.len() <= MAX_TEXT;
     let conditions = status.custom_conditions.iter().filter(|condition| {
         is_label_key(&condition.type_)
@@ -153,8 +149,8 @@ pub(super) fn health(status: &NodeStatusData) -> NodeHealth {
         ..condition.clone()
     };
     NodeHealth {
-        capacity: amounts(true),
-        allocatable: amounts(false),
+        capacity: resources().map(capacity).collect(),
+        allocatable: resources().map(allocatable).collect(),
         info: MachineInfo { container_runtime: "koupleless://".to_owned(), ..MachineInfo::default() },
         conditions: conditions.take(MAX_REPORTED).map(untimed).collect(),
         ..NodeHealth::default()
