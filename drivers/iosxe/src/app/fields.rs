@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::image::is_url;
 use super::refusal::Refusal;
-use super::run_options::{Options, UnsupportedValue};
+use super::run_options::Options;
 
 /// The mount path of service account tokens, which Kubernetes adds to every container by default. The device cannot
 /// provide them, but a pod is not refused for this mount.
@@ -82,7 +82,7 @@ pub(super) fn container_options(
 ) -> Result<(), Refusal> {
     check_container(path, container)?;
     let mut add = |field: &str, option: &str, value: &str| {
-        options.packed(option, value).map_err(|unfit| unsupported_value_at(format!("{path}.{field}"), &unfit))
+        options.packed(option, value).map_err(|why| Refusal::unsupported(format!("{path}.{field}"), why))
     };
     if let [entrypoint] = container.command.as_deref().unwrap_or_default() {
         add("command", "--entrypoint", entrypoint)?;
@@ -186,11 +186,6 @@ fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
 /// Returns `true` if the seccomp profile is the one that the device always applies.
 fn is_default(profile: Option<&SeccompProfile>) -> bool {
     profile.is_none_or(|profile| profile.type_ == "RuntimeDefault")
-}
-
-/// Converts a value that cannot be written as a run option into a refusal of the field at `path`.
-pub(super) fn unsupported_value_at(path: impl Into<String>, unfit: &UnsupportedValue) -> Refusal {
-    Refusal::unsupported(path, unfit.to_string())
 }
 
 #[cfg(test)]

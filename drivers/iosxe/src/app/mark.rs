@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use staffetta_driver::{ClusterId, Owner};
 
 use super::digest::digest;
-use super::run_options::{Options, UnsupportedValue};
+use super::run_options::Options;
 use crate::model::config::RunOptions;
 
 /// The label keys of the pod's name: the one that is written, and the one that later versions of Cisco's provider write.
@@ -72,7 +72,7 @@ impl AppMark {
 
     /// Adds the labels to the run options, one label per line. Returns an error if a value contains a character that is
     /// not allowed, or there is no room.
-    pub(super) fn write(&self, options: &mut Options) -> Result<(), UnsupportedValue> {
+    pub(super) fn write(&self, options: &mut Options) -> Result<(), String> {
         let position = self.position.map(|position| position.to_string());
         let labels = [
             (POD_NAME[0], Some(self.owner.name.as_str())),

@@ -13,32 +13,16 @@ pub(super) const LINE: usize = 235;
 #[derive(Default)]
 pub(super) struct Options(Vec<String>);
 
-/// The reason why a value cannot be written as a run option.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum UnsupportedValue {
-    /// The value contains a character that the device does not pass on unchanged.
-    #[error(
-        "the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there"
-    )]
-    Character,
-    /// The option with its value is longer than a line.
-    #[error("the device takes at most {LINE} characters there")]
-    TooLong,
-    /// All options together need too many lines.
-    #[error("the device takes at most {LINES} lines of {LINE} characters for all options of a container")]
-    TooMany,
-}
-
 impl Options {
-    /// Adds an option and its value in a separate line.
-    pub(super) fn line(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
+    /// Adds an option and its value in a separate line. The error is the reason for refusing the value.
+    pub(super) fn line(&mut self, option: &str, value: &str) -> Result<(), String> {
         self.0.push(checked(option, value)?);
         self.bounded()
     }
 
     /// Adds an option and its value to the last line if they fit there and the line contains no label, otherwise in a
     /// new line.
-    pub(super) fn packed(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
+    pub(super) fn packed(&mut self, option: &str, value: &str) -> Result<(), String> {
         let text = checked(option, value)?;
         match self.last_with_room(&text).filter(|last| !last.starts_with("--label ")) {
             Some(last) => *last = format!("{last} {text}"),
@@ -48,9 +32,9 @@ impl Options {
     }
 
     /// Adds an option and its value to the last line. Returns an error if they do not fit there.
-    pub(super) fn joined(&mut self, option: &str, value: &str) -> Result<(), UnsupportedValue> {
+    pub(super) fn joined(&mut self, option: &str, value: &str) -> Result<(), String> {
         let text = checked(option, value)?;
-        let last = self.last_with_room(&text).ok_or(UnsupportedValue::TooLong)?;
+        let last = self.last_with_room(&text).ok_or_else(too_long)?;
         *last = format!("{last} {text}");
         Ok(())
     }
@@ -61,8 +45,13 @@ impl Options {
     }
 
     /// Returns an error if there are too many lines.
-    fn bounded(&self) -> Result<(), UnsupportedValue> {
-        if self.0.len() > LINES { Err(UnsupportedValue::TooMany) } else { Ok(()) }
+    fn bounded(&self) -> Result<(), String> {
+        if self.0.len() > LINES {
+            return Err(format!(
+                "the device takes at most {LINES} lines of {LINE} characters for all options of a container"
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the lines with their indexes, from 1.
@@ -73,13 +62,18 @@ impl Options {
 }
 
 /// Returns the option with its value, if the value has only characters that the device passes on unchanged.
-fn checked(option: &str, value: &str) -> Result<String, UnsupportedValue> {
+fn checked(option: &str, value: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '$' | '`');
     if !value.chars().all(plain) {
-        return Err(UnsupportedValue::Character);
+        return Err("the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there".to_owned());
     }
     let text = if value.is_empty() { option.to_owned() } else { format!("{option} {value}") };
-    if text.len() > LINE { Err(UnsupportedValue::TooLong) } else { Ok(text) }
+    if text.len() > LINE { Err(too_long()) } else { Ok(text) }
+}
+
+/// Returns the reason for refusing an option that does not fit into a line.
+fn too_long() -> String {
+    format!("the device takes at most {LINE} characters there")
 }
 
 #[cfg(test)]
@@ -103,17 +97,24 @@ mod tests {
     #[test]
     fn a_line_has_at_most_235_characters_and_there_are_at_most_30() {
         let mut options = Options::default();
-        assert_eq!(options.packed("-e", &"x".repeat(233)), Err(UnsupportedValue::TooLong));
+        assert_eq!(
+            options.packed("-e", &"x".repeat(233)).unwrap_err(),
+            "the device takes at most 235 characters there"
+        );
         for _ in 0..30 {
             options.packed("-e", &"x".repeat(232)).unwrap();
         }
-        assert_eq!(options.packed("-e", "x"), Err(UnsupportedValue::TooMany));
+        assert_eq!(
+            options.packed("-e", "x").unwrap_err(),
+            "the device takes at most 30 lines of 235 characters for all options of a container"
+        );
     }
 
     #[test]
     fn what_a_shell_would_read_otherwise_is_refused() {
         for value in ["a b", "a\"b", "a'b", "a\\b", "$HOME", "a`b", "ü", "a\nb", "a\tb"] {
-            assert_eq!(Options::default().packed("-e", value), Err(UnsupportedValue::Character), "{value}");
+            let why = Options::default().packed("-e", value).unwrap_err();
+            assert!(why.starts_with("the device takes only printable ASCII characters"), "{value}: {why}");
         }
     }
 }

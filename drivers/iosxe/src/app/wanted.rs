@@ -9,7 +9,7 @@ use staffetta_driver::virtual_node::PodRequest;
 use staffetta_driver::{ClusterId, Owner};
 
 use super::digest::digest;
-use super::fields::{check_pod, container_options, unsupported_value_at};
+use super::fields::{check_pod, container_options};
 use super::id::app_id;
 use super::image;
 use super::mark::AppMark;
@@ -117,11 +117,11 @@ impl Translator {
         };
         let run_options = |mark: &AppMark| {
             let mut options = Options::default();
-            mark.write(&mut options).map_err(|unfit| unsupported_value_at("metadata", &unfit))?;
+            mark.write(&mut options).map_err(|why| Refusal::unsupported("metadata", why))?;
             container_options(&path, spec, container, &mut options)?;
             for variable in request.environment_of(&container.name) {
                 let value = format!("{}={}", variable.name, variable.value.expose_secret());
-                let unfit = |unfit| unsupported_value_at(format!("{path}.env `{}`", variable.name), &unfit);
+                let unfit = |why| Refusal::unsupported(format!("{path}.env `{}`", variable.name), why);
                 options.packed("-e", &value).map_err(unfit)?;
             }
             Ok(options.finish())

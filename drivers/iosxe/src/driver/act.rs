@@ -212,7 +212,7 @@ impl IosXeDriver {
     async fn is_hidden(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
         let observed = self.read(Duration::ZERO, true).await?;
         let mut state = self.state();
-        let is_doubtful = act != AppStep::Install && !observed.served && !state.record(id).was_uninstalled();
+        let is_doubtful = act != AppStep::Install && !observed.served && !state.record(id).uninstalled;
         if observed.enabled == Some(false) || is_doubtful {
             return Ok(Some(not_listed(&observed)));
         }

@@ -101,24 +101,21 @@ pub(crate) fn decide(
     limits: StepLimits,
     now: Instant,
 ) -> Decision {
-    let gone = || towards_gone(view, record, limits, now);
+    let decider = Decider { view, record, limits, now };
     let next = match (goal, view.configured) {
-        (Goal::Running { ended, failed }, Configured::Yes) => {
-            towards_running(view, (ended, failed), record, limits, now)
-        }
+        (Goal::Running { ended, failed }, Configured::Yes) => decider.towards_running(ended, failed),
         (Goal::Running { .. }, Configured::No) => Next::AppStep(AppStep::Configure),
-        (Goal::Running { .. }, Configured::Outdated) | (Goal::Removed, _) => gone(),
+        (Goal::Running { .. }, Configured::Outdated) | (Goal::Removed, _) => decider.towards_gone(),
     };
     match next {
         Next::Done => Decision::Done,
-        Next::Pause(reason, until) => {
-            let reported = record.reason().map(|reported| format!(": {reported}")).unwrap_or_default();
-            let (message, poll_after) =
-                (format!("the device reports {}{reported}", view.device_text), until - now);
-            Decision::Fail { reason, message, poll_after }
+        Next::Pause(until) => {
+            let reported = record.reason.as_ref().map(|reported| format!(": {reported}")).unwrap_or_default();
+            let message = format!("the device reports {}{reported}", view.device_text);
+            Decision::Fail { reason: "CrashLoopBackOff", message, poll_after: until - now }
         }
-        Next::Wait => wait(view, record, limits, now),
-        Next::AppStep(act) => unless_tried_recently(act, view, record, limits, now),
+        Next::Wait => decider.wait(),
+        Next::AppStep(act) => decider.unless_tried_recently(act),
     }
 }
 
@@ -130,184 +127,182 @@ enum Next {
     AppStep(AppStep),
     /// An operation runs on the device: wait for its end.
     Wait,
-    /// The application has exited or failed, with this reason. The next attempt is made at this time.
-    Pause(&'static str, Instant),
+    /// The application has exited or failed. The next attempt is made at this time.
+    Pause(Instant),
 }
 
-/// Decides the next step towards a running application. The pair `(ended, failed)` has the fields of [`Goal::Running`].
-fn towards_running(
-    view: AppView<'_>,
-    (ended, failed): (bool, bool),
-    record: &AppRecord,
+/// The input of a decision about one application.
+struct Decider<'a> {
+    view: AppView<'a>,
+    record: &'a AppRecord,
     limits: StepLimits,
     now: Instant,
-) -> Next {
-    match view.state {
-        AppState::Absent => Next::AppStep(fetch(view.package, record)),
-        AppState::Deployed => wait_for_device_or(AppStep::Activate, view, record, limits, now),
-        AppState::Activated => wait_for_device_or(AppStep::Start, view, record, limits, now),
-        AppState::Stopped if ended => {
-            after_back_off("CrashLoopBackOff", record.ended, AppStep::Start, record, now)
+}
+
+impl Decider<'_> {
+    /// Decides the next step towards a running application. `ended` and `failed` are the fields of [`Goal::Running`].
+    fn towards_running(&self, ended: bool, failed: bool) -> Next {
+        match self.view.state {
+            AppState::Absent => Next::AppStep(fetch(self.view.package, self.record)),
+            AppState::Deployed => self.wait_for_device_or(AppStep::Activate),
+            AppState::Activated => self.wait_for_device_or(AppStep::Start),
+            AppState::Stopped if ended => self.after_back_off(self.record.ended, AppStep::Start),
+            AppState::Running | AppState::Stopped => Next::Done,
+            AppState::Failed if !failed => Next::Done,
+            AppState::Failed => self.after_back_off(self.record.failures, self.removal_step()),
+            // A device that hangs on a URL is given the package in another way.
+            AppState::Installing
+                if self.view.package == Package::AtUrl && self.lasts(self.limits.install) =>
+            {
+                Next::AppStep(AppStep::Uninstall)
+            }
+            AppState::Installing | AppState::Unknown => Next::Wait,
         }
-        AppState::Running | AppState::Stopped => Next::Done,
-        AppState::Failed if !failed => Next::Done,
-        AppState::Failed => {
-            after_back_off("CrashLoopBackOff", record.failures, removal_step(record), record, now)
-        }
-        // A device that hangs on a URL is given the package in another way.
-        AppState::Installing if view.package == Package::AtUrl && lasts(limits.install, record, now) => {
-            Next::AppStep(AppStep::Uninstall)
-        }
-        AppState::Installing | AppState::Unknown => Next::Wait,
     }
-}
 
-/// Takes the step `act`, unless the device may still take it by itself: then waits for up to the time limit of a step.
-fn wait_for_device_or(
-    act: AppStep,
-    view: AppView<'_>,
-    record: &AppRecord,
-    limits: StepLimits,
-    now: Instant,
-) -> Next {
-    let may_come = view.starts_by_itself && record.attempt(act).is_none();
-    if may_come && now < record.since() + limits.step { Next::Wait } else { Next::AppStep(act) }
-}
-
-/// Takes the step `act` after the `times`th exit or failure of an application, with a delay that doubles each time.
-fn after_back_off(reason: &'static str, times: u32, act: AppStep, record: &AppRecord, now: Instant) -> Next {
-    let until = record.since() + if times == 0 { Duration::ZERO } else { StepLimits::pause(times) };
-    if now < until { Next::Pause(reason, until) } else { Next::AppStep(act) }
-}
-
-/// Decides the next step towards a device without the application.
-fn towards_gone(view: AppView<'_>, record: &AppRecord, limits: StepLimits, now: Instant) -> Next {
-    match view.state {
-        AppState::Running => Next::AppStep(AppStep::Stop),
-        AppState::Stopped | AppState::Activated => Next::AppStep(AppStep::Deactivate),
-        AppState::Deployed => Next::AppStep(AppStep::Uninstall),
-        AppState::Failed => Next::AppStep(removal_step(record)),
-        // A slow install is ended by an uninstall; any other one is left to its end.
-        AppState::Installing if lasts(limits.slow, record, now) => Next::AppStep(AppStep::Uninstall),
-        AppState::Unknown if now >= record.since() + limits.step => {
-            Next::AppStep(least_tried(&[AppStep::Stop, AppStep::Deactivate, AppStep::Uninstall], record))
-        }
-        AppState::Installing | AppState::Unknown => Next::Wait,
-        // An install that was accepted may not be visible yet: its configuration stays until then.
-        AppState::Absent
-            if record.installs(now) && now < record.waiting_since(AppStep::Install) + limits.step =>
-        {
+    /// Takes the step `act`, unless the device may still take it by itself: then waits for up to the time limit of a step.
+    fn wait_for_device_or(&self, act: AppStep) -> Next {
+        let may_come = self.view.starts_by_itself && self.record.attempt(act).is_none();
+        if may_come && self.now < self.record.since + self.limits.step {
             Next::Wait
+        } else {
+            Next::AppStep(act)
         }
-        // A copy that is being made is left to its end, so that none is made after it was deleted.
-        AppState::Absent if record.is_copying() => Next::Wait,
-        AppState::Absent if view.package == Package::Copied && !record.is_discarded(limits) => {
-            Next::AppStep(AppStep::Discard)
-        }
-        AppState::Absent if view.configured == Configured::No => Next::Done,
-        AppState::Absent => Next::AppStep(AppStep::Remove),
     }
-}
 
-/// Returns `true` if the current install has lasted for `limit` or longer.
-fn lasts(limit: Duration, record: &AppRecord, now: Instant) -> bool {
-    now >= record.waiting_since(AppStep::Install) + limit
-}
+    /// Takes the step `act` after the `times`th exit or failure of an application, with a delay that doubles each time.
+    fn after_back_off(&self, times: u32, act: AppStep) -> Next {
+        let until = self.record.since + if times == 0 { Duration::ZERO } else { StepLimits::pause(times) };
+        if self.now < until { Next::Pause(until) } else { Next::AppStep(act) }
+    }
 
-/// Returns the step that removes a failed application: an uninstall or a deactivation, in turn. The right one depends
-/// on the step that failed, which the device does not report.
-fn removal_step(record: &AppRecord) -> AppStep {
-    least_tried(&[AppStep::Uninstall, AppStep::Deactivate], record)
-}
+    /// Decides the next step towards a device without the application.
+    fn towards_gone(&self) -> Next {
+        match self.view.state {
+            AppState::Running => Next::AppStep(AppStep::Stop),
+            AppState::Stopped | AppState::Activated => Next::AppStep(AppStep::Deactivate),
+            AppState::Deployed => Next::AppStep(AppStep::Uninstall),
+            AppState::Failed => Next::AppStep(self.removal_step()),
+            // A slow install is ended by an uninstall; any other one is left to its end.
+            AppState::Installing if self.lasts(self.limits.slow) => Next::AppStep(AppStep::Uninstall),
+            AppState::Unknown if self.now >= self.record.since + self.limits.step => {
+                Next::AppStep(self.least_tried(&[AppStep::Stop, AppStep::Deactivate, AppStep::Uninstall]))
+            }
+            AppState::Installing | AppState::Unknown => Next::Wait,
+            // An install that was accepted may not be visible yet: its configuration stays until then.
+            AppState::Absent
+                if self.record.installs(self.now)
+                    && self.now < self.record.waiting_since(AppStep::Install) + self.limits.step =>
+            {
+                Next::Wait
+            }
+            // A copy that is being made is left to its end, so that none is made after it was deleted.
+            AppState::Absent if self.record.is_copying() => Next::Wait,
+            AppState::Absent
+                if self.view.package == Package::Copied && !self.record.is_discarded(self.limits) =>
+            {
+                Next::AppStep(AppStep::Discard)
+            }
+            AppState::Absent if self.view.configured == Configured::No => Next::Done,
+            AppState::Absent => Next::AppStep(AppStep::Remove),
+        }
+    }
 
-/// Returns the step of `steps` that was tried the least often; if there are several, the first one.
-fn least_tried(steps: &[AppStep], record: &AppRecord) -> AppStep {
-    let tries = |act: &&AppStep| record.attempt(**act).map_or(0, |attempt| attempt.tries);
-    *steps.iter().min_by_key(tries).expect("there is a step")
-}
+    /// Returns `true` if the current install has lasted for `limit` or longer.
+    fn lasts(&self, limit: Duration) -> bool {
+        self.now >= self.record.waiting_since(AppStep::Install) + limit
+    }
 
-/// Waits for an operation that runs on the device, or for the end of an unknown state. After its time limit, this is reported as a
-/// failure.
-fn wait(view: AppView<'_>, record: &AppRecord, limits: StepLimits, now: Instant) -> Decision {
-    let state = format!("the device reports {}", view.device_text);
-    let installs = view.state == AppState::Installing;
-    if record.is_copying() {
-        Decision::Wait { state: AppStep::Copy.doing().to_owned(), poll_after: POLL }
-    } else if installs && lasts(limits.install, record, now) {
-        let limit = limits.install.as_secs();
-        let message = format!("{state} for more than {limit} s; delete the pod to cancel the install");
-        Decision::Fail { reason: AppStep::Install.failed(), message, poll_after: SLOW_INSTALL_POLL }
-    } else if installs && lasts(limits.slow, record, now) {
-        let message = format!("{state} for more than {} s", limits.slow.as_secs());
-        Decision::Fail { reason: "InstallSlow", message, poll_after: SLOW_INSTALL_POLL }
-    } else if view.state == AppState::Unknown && lasts(limits.step, record, now) {
-        let message = format!("{state} for more than {} s", limits.step.as_secs());
-        Decision::Fail { reason: "ContainerStatusUnknown", message, poll_after: SLOW_POLL }
-    } else {
-        let poll_after = if view.state == AppState::Unknown { SLOW_POLL } else { POLL };
-        Decision::Wait { state, poll_after }
+    /// Returns the step that removes a failed application: an uninstall or a deactivation, in turn. The right one depends
+    /// on the step that failed, which the device does not report.
+    fn removal_step(&self) -> AppStep {
+        self.least_tried(&[AppStep::Uninstall, AppStep::Deactivate])
+    }
+
+    /// Returns the step of `steps` that was tried the least often; if there are several, the first one.
+    fn least_tried(&self, steps: &[AppStep]) -> AppStep {
+        let tries = |act: &&AppStep| self.record.attempt(**act).map_or(0, |attempt| attempt.tries);
+        *steps.iter().min_by_key(tries).expect("there is a step")
+    }
+
+    /// Waits for an operation that runs on the device, or for the end of an unknown state. After its time limit, this is reported as a
+    /// failure.
+    fn wait(&self) -> Decision {
+        let state = format!("the device reports {}", self.view.device_text);
+        let installs = self.view.state == AppState::Installing;
+        if self.record.is_copying() {
+            Decision::Wait { state: AppStep::Copy.doing().to_owned(), poll_after: POLL }
+        } else if installs && self.lasts(self.limits.install) {
+            let limit = self.limits.install.as_secs();
+            let message = format!("{state} for more than {limit} s; delete the pod to cancel the install");
+            Decision::Fail { reason: AppStep::Install.failed(), message, poll_after: SLOW_INSTALL_POLL }
+        } else if installs && self.lasts(self.limits.slow) {
+            let message = format!("{state} for more than {} s", self.limits.slow.as_secs());
+            Decision::Fail { reason: "InstallSlow", message, poll_after: SLOW_INSTALL_POLL }
+        } else if self.view.state == AppState::Unknown && self.lasts(self.limits.step) {
+            let message = format!("{state} for more than {} s", self.limits.step.as_secs());
+            Decision::Fail { reason: "ContainerStatusUnknown", message, poll_after: SLOW_POLL }
+        } else {
+            let poll_after = if self.view.state == AppState::Unknown { SLOW_POLL } else { POLL };
+            Decision::Wait { state, poll_after }
+        }
+    }
+
+    /// Waits for the install of another application. After the time limit of an install, this is reported as a failure,
+    /// with growing delays between reads.
+    fn wait_for_install_of(&self, other: Busy<'_>) -> Decision {
+        let (state, limit) =
+            (format!("waiting for the install of {}", other.app), self.limits.longest_install());
+        let overdue = self.now.saturating_duration_since(other.since + limit);
+        if overdue.is_zero() {
+            return Decision::Wait { state, poll_after: POLL };
+        }
+        let message = format!("{state}, for more than {} s", limit.as_secs());
+        Decision::Fail {
+            reason: AppStep::Install.failed(),
+            message,
+            poll_after: overdue.clamp(SLOW_POLL, LONGEST_PAUSE),
+        }
+    }
+
+    /// Takes the step `act`, or waits if it was tried too recently, or if another application must be installed or copied
+    /// first.
+    fn unless_tried_recently(&self, act: AppStep) -> Decision {
+        if let Some(attempt) = self.record.attempt(act) {
+            if let Some(refusal) = &attempt.refusal {
+                let (busy, tries) = (refusal.kind == RefusalKind::Busy, attempt.tries);
+                let until = refusal.at + if busy { busy_delay(tries) } else { StepLimits::pause(tries) };
+                if self.now < until && busy && attempt.tries <= BUSY_RETRIES {
+                    let state = format!("{}; the device is busy: {}", act.doing(), refusal.device_text);
+                    return Decision::Wait { state, poll_after: until - self.now };
+                }
+                if self.now < until {
+                    let (message, poll_after) =
+                        (format!("{}: {}", act.doing(), refusal.device_text), until - self.now);
+                    return Decision::Fail { reason: act.failed(), message, poll_after };
+                }
+            } else if self.now < attempt.until {
+                let state = format!("{}; the device reports {}", act.doing(), self.view.device_text);
+                if attempt.tries > 1 {
+                    let message = format!("{state}; tried {} times", attempt.tries);
+                    let poll_after = SLOW_POLL.min(attempt.until - self.now);
+                    return Decision::Fail { reason: act.failed(), message, poll_after };
+                }
+                return Decision::Wait { state, poll_after: POLL };
+            }
+        }
+        match self.view.busy {
+            Some(other) if act == AppStep::Install => self.wait_for_install_of(other),
+            _ if act == AppStep::Copy && self.view.copying.is_some() => Decision::Wait {
+                state: format!("waiting for the copy of {}", self.view.copying.unwrap_or_default()),
+                poll_after: POLL,
+            },
+            _ => Decision::Do(act),
+        }
     }
 }
 
 /// Returns the delay after the `tries`th consecutive refusal of a step because the device is busy.
 fn busy_delay(tries: u32) -> Duration {
     POLL.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(StepLimits::pause(tries))
-}
-
-/// Waits for the install of another application. After the time limit of an install, this is reported as a failure,
-/// with growing delays between reads.
-fn wait_for_install_of(other: Busy<'_>, limits: StepLimits, now: Instant) -> Decision {
-    let (state, limit) = (format!("waiting for the install of {}", other.app), limits.longest_install());
-    let overdue = now.saturating_duration_since(other.since + limit);
-    if overdue.is_zero() {
-        return Decision::Wait { state, poll_after: POLL };
-    }
-    let message = format!("{state}, for more than {} s", limit.as_secs());
-    Decision::Fail {
-        reason: AppStep::Install.failed(),
-        message,
-        poll_after: overdue.clamp(SLOW_POLL, LONGEST_PAUSE),
-    }
-}
-
-/// Takes the step `act`, or waits if it was tried too recently, or if another application must be installed or copied
-/// first.
-fn unless_tried_recently(
-    act: AppStep,
-    view: AppView<'_>,
-    record: &AppRecord,
-    limits: StepLimits,
-    now: Instant,
-) -> Decision {
-    if let Some(attempt) = record.attempt(act) {
-        if let Some(refusal) = &attempt.refusal {
-            let (busy, tries) = (refusal.kind == RefusalKind::Busy, attempt.tries);
-            let until = refusal.at + if busy { busy_delay(tries) } else { StepLimits::pause(tries) };
-            if now < until && busy && attempt.tries <= BUSY_RETRIES {
-                let state = format!("{}; the device is busy: {}", act.doing(), refusal.device_text);
-                return Decision::Wait { state, poll_after: until - now };
-            }
-            if now < until {
-                let (message, poll_after) =
-                    (format!("{}: {}", act.doing(), refusal.device_text), until - now);
-                return Decision::Fail { reason: act.failed(), message, poll_after };
-            }
-        } else if now < attempt.until {
-            let state = format!("{}; the device reports {}", act.doing(), view.device_text);
-            if attempt.tries > 1 {
-                let message = format!("{state}; tried {} times", attempt.tries);
-                let poll_after = SLOW_POLL.min(attempt.until - now);
-                return Decision::Fail { reason: act.failed(), message, poll_after };
-            }
-            return Decision::Wait { state, poll_after: POLL };
-        }
-    }
-    match view.busy {
-        Some(other) if act == AppStep::Install => wait_for_install_of(other, limits, now),
-        _ if act == AppStep::Copy && view.copying.is_some() => Decision::Wait {
-            state: format!("waiting for the copy of {}", view.copying.unwrap_or_default()),
-            poll_after: POLL,
-        },
-        _ => Decision::Do(act),
-    }
 }

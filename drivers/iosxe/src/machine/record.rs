@@ -22,7 +22,7 @@ pub(crate) const UNCERTAIN: Duration = Duration::from_secs(5);
 pub(crate) struct AppRecord {
     /// The last observed state, and the time since which it is unchanged.
     state: AppState,
-    since: Instant,
+    pub(super) since: Instant,
     /// The steps that were tried and have not led to their target state yet.
     attempts: HashMap<AppStep, Attempt>,
     /// The number of failures that the device reported since the application last ran for [`STABLE`].
@@ -32,11 +32,11 @@ pub(crate) struct AppRecord {
     /// `true` from the request of an install until the application is deployed. It stays `true` if the install fails.
     installing: bool,
     /// `true` if the application disappeared after this process requested its uninstall.
-    uninstalled: bool,
+    pub(crate) uninstalled: bool,
     /// The timestamps of the failure notifications that existed before the last install, activation or start.
     earlier: HashSet<String>,
     /// The explanation of the current failure, as the device reported it; `None` if it has reported none.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// The state of the package's download and copy.
     pub(super) fetch: Fetch,
 }
@@ -270,11 +270,6 @@ impl AppRecord {
         self.state == AppState::Absent && tried(AppStep::Configure) && !tried(AppStep::Install)
     }
 
-    /// Returns `true` if the application disappeared after this process requested its uninstall.
-    pub(crate) fn was_uninstalled(&self) -> bool {
-        self.uninstalled
-    }
-
     /// Returns `true` if the disappearance of the application `id` has a known cause: this process has requested its
     /// uninstall, or the device reports that the install has failed.
     pub(crate) fn expects_absence(&self, notifications: &[Notification], id: &str) -> bool {
@@ -312,22 +307,12 @@ impl AppRecord {
         let refusals = self.attempts.values().filter_map(|attempt| attempt.refusal.as_ref());
         let device_text =
             refusals.max_by_key(|refusal| refusal.at).map(|refusal| refusal.device_text.as_str());
-        device_text.or(self.reason())
-    }
-
-    /// Returns the explanation of the current failure, as the device reported it.
-    pub(super) fn reason(&self) -> Option<&str> {
-        self.reason.as_deref()
+        device_text.or(self.reason.as_deref())
     }
 
     /// Returns the last attempt of a step; `None` if it was not tried, or has reached its target state.
     pub(crate) fn attempt(&self, act: AppStep) -> Option<&Attempt> {
         self.attempts.get(&act)
-    }
-
-    /// Returns the time since which the observed state is unchanged.
-    pub(super) fn since(&self) -> Instant {
-        self.since
     }
 
     /// Returns the later of the time at which the current state began, and the time of the last attempt of the step.
