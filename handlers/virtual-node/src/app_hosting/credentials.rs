@@ -35,24 +35,20 @@ pub(super) async fn with_account(client: &Client, spec: &DeviceSpec) -> Result<D
         let detail = format!("credentialSecretRef: there is no Secret {namespace}/{}", reference.name);
         return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
     };
+    let unusable = |reason, why: &str| {
+        let detail = format!("credentialSecretRef: the Secret {namespace}/{} {why}", reference.name);
+        Err(DriverError::new(reason, STEP).detail(detail))
+    };
     let label = secret.metadata.labels.as_ref().and_then(|labels| labels.get(CREDENTIALS_LABEL));
     if label.is_none_or(|value| value != "true") {
-        let detail = format!(
-            "credentialSecretRef: the Secret {namespace}/{} has no label `{CREDENTIALS_LABEL}: \"true\"`",
-            reference.name
-        );
-        return Err(DriverError::new(Reason::Refused, STEP).detail(detail));
+        return unusable(Reason::Refused, &format!("has no label `{CREDENTIALS_LABEL}: \"true\"`"));
     }
     let value = |key: &str| {
         let value = secret.data.as_ref().and_then(|data| data.get(key));
         value.and_then(|value| String::from_utf8(value.0.clone()).ok())
     };
     let Some(password) = value("password") else {
-        let detail = format!(
-            "credentialSecretRef: the Secret {namespace}/{} has no key `password`, or its value is not text",
-            reference.name
-        );
-        return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
+        return unusable(Reason::NotFound, "has no key `password`, or its value is not text");
     };
     spec.password = Some(Password::new(password));
     if let Some(username) = value("username") {

@@ -16,7 +16,6 @@ mod devices;
 mod entry;
 mod error;
 mod file;
-mod label;
 mod name;
 mod options;
 mod source;

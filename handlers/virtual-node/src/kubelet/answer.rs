@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::KubeletWords;
 use super::authorization::{Authorizer, credential};
 use super::serve::CertifiedClient;
 use super::stats::{UsageReport, resource_metrics, summary};
-use super::{KubeletWords, UsageUnavailable};
 use crate::counters::{Counts, Request, RequestResult};
 use crate::machine::Machine;
 use crate::pod::ClusterIndex;
@@ -61,19 +61,18 @@ impl KubeletData {
 
     /// Returns the resource usage of the machine and its pods. A report is kept for [`CACHE_TIME`], so that frequent requests do not
     /// load the machine. Fails if the machine is down or does not answer within [`READ_TIMEOUT`].
-    async fn usage(&self) -> Result<UsageReport, UsageUnavailable> {
+    async fn usage(&self) -> Result<UsageReport, String> {
         let mut last = self.usage.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < CACHE_TIME) {
             return Ok(last.clone());
         }
-        let back_end = self
-            .machine
-            .back_end()
-            .filter(|_| self.machine.view().reach.is_up())
-            .ok_or(UsageUnavailable::Down)?;
+        let down = || "the machine behind this node cannot be reached".to_owned();
+        let back_end =
+            self.machine.back_end().filter(|_| self.machine.view().reach.is_up()).ok_or_else(down)?;
+        let read = tokio::time::timeout(READ_TIMEOUT, back_end.usage()).await.map_err(|_| down())?;
         let read =
-            tokio::time::timeout(READ_TIMEOUT, back_end.usage()).await.map_err(|_| UsageUnavailable::Down)?;
-        let report = UsageReport::new(read?.into(), last.as_ref(), Instant::now(), Timestamp::now());
+            read.map_err(|error| format!("the machine behind this node does not report it: {error}"))?;
+        let report = UsageReport::new(read.into(), last.as_ref(), Instant::now(), Timestamp::now());
         *last = Some(report.clone());
         Ok(report)
     }

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
-use staffetta_driver::DriverError;
 use tokio::net::TcpListener;
 use tracing::warn;
 
@@ -169,17 +168,6 @@ impl Kubelets {
         }
         Err(last)
     }
-}
-
-/// The reason why the resource usage of pods is not available.
-#[derive(Debug, thiserror::Error)]
-enum UsageUnavailable {
-    /// The machine cannot be reached, or did not answer in time.
-    #[error("the machine behind this node cannot be reached")]
-    Down,
-    /// The driver cannot read the usage.
-    #[error("the machine behind this node does not report it: {0}")]
-    Driver(#[from] DriverError),
 }
 
 #[cfg(test)]

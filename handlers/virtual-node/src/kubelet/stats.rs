@@ -52,11 +52,6 @@ fn containers(pods: &[PodUsage]) -> impl Iterator<Item = (&PodUsage, &ContainerU
     pods.iter().flat_map(|pod| pod.containers.iter().map(move |container| (pod, container)))
 }
 
-/// Returns the sum of the reported amounts; `None` if none is reported.
-fn sum(amounts: impl Iterator<Item = u64>) -> Option<u64> {
-    amounts.fold(None, |sum: Option<u64>, amount| Some(sum.unwrap_or(0).saturating_add(amount)))
-}
-
 /// Returns the response of `/metrics/resource`. Values that the machine does not report are omitted; the values of a pod or the node are
 /// sums over containers. Without a report, the response contains only the metric that signals the error.
 pub(super) fn resource_metrics(report: Option<&UsageReport>) -> String {
@@ -83,11 +78,17 @@ pub(super) fn resource_metrics(report: Option<&UsageReport>) -> String {
                 of_containers.add(&labels, cpu_of(container), container.memory_bytes, at);
             }
             let cpu = pod.containers.iter().filter_map(cpu_of).reduce(|one, other| one + other);
-            let memory = sum(pod.containers.iter().filter_map(|container| container.memory_bytes));
+            let memory = pod
+                .containers
+                .iter()
+                .filter_map(|container| container.memory_bytes)
+                .reduce(u64::saturating_add);
             of_pods.add(&format!("{{{labels}}}"), cpu, memory, at);
         }
         let cpu = (!report.cpu_seconds.is_empty()).then_some(report.node_cpu_seconds);
-        let memory = sum(containers(&report.pods).filter_map(|(_, container)| container.memory_bytes));
+        let memory = containers(&report.pods)
+            .filter_map(|(_, container)| container.memory_bytes)
+            .reduce(u64::saturating_add);
         of_node.add("", cpu, memory, at);
         for (object, samples) in [("node", of_node), ("pod", of_pods), ("container", of_containers)] {
             let help = format!("[STABLE] Cumulative cpu time consumed by the {object} in core-seconds");
@@ -126,7 +127,7 @@ pub(super) fn summary(node: &str, pods: &[Arc<Pod>], usage: &[PodUsage], now: Ti
         pod.and_then(|pod| pod.status.as_ref()?.start_time.as_ref().map(|time| time.0)).unwrap_or(now)
     };
     let together = |pick: fn(&ContainerUsage) -> Option<u64>| {
-        sum(containers(usage).filter_map(|(_, container)| pick(container)))
+        containers(usage).filter_map(|(_, container)| pick(container)).reduce(u64::saturating_add)
     };
     let pods: Vec<Value> = usage
         .iter()

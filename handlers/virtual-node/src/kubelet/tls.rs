@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -151,9 +151,7 @@ fn malformed(file: &Path, what: &'static str) -> KubeletError {
 /// Generates a self-signed certificate for the addresses of the kubelet APIs. It is used until the process ends.
 fn own(options: &KubeletOptions) -> Result<ServerIdentity, KubeletError> {
     let mut params = CertificateParams::default();
-    let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, "staffetta-kubelet");
-    params.distinguished_name = name;
+    params.distinguished_name.push(DnType::CommonName, "staffetta-kubelet");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.subject_alt_names = vec![SanType::IpAddress(options.address)];
     if options.listen != options.address {
