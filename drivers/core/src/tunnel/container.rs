@@ -3,7 +3,7 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
 use super::pod_key::PodKey;
 use crate::id::ContainerKey;
@@ -32,7 +32,8 @@ pub struct ContainerStatusData {
 
 /// The state of a container on a machine. In JSON, it is written in upper case and parsed case-insensitively, because
 /// machines differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE", try_from = "String")]
 pub enum ContainerState {
     /// The container is not loaded yet.
     Unresolved,
@@ -79,18 +80,13 @@ impl fmt::Display for ContainerState {
     }
 }
 
-impl Serialize for ContainerState {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+impl TryFrom<String> for ContainerState {
+    type Error = String;
 
-impl<'de> Deserialize<'de> for ContainerState {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
+    fn try_from(text: String) -> Result<Self, String> {
         Self::parse(&text).ok_or_else(|| {
             let names = Self::ALL.map(|(name, _)| name).join(", ");
-            de::Error::custom(format!("`{text}` is not one of {names}"))
+            format!("`{text}` is not one of {names}")
         })
     }
 }
