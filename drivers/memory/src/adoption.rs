@@ -73,7 +73,7 @@ impl AdoptionDriver for MemoryAdoption {
 
     async fn load_balancers(&self) -> Result<Vec<ExistingLoadBalancer>, DriverError> {
         let state = self.services.state();
-        let existing = state.load_balancers.all().map(|balancer| ExistingLoadBalancer {
+        let existing = state.load_balancers.by_id.values().map(|balancer| ExistingLoadBalancer {
             id: balancer.tree.id.clone(),
             name: balancer.tree.name.clone(),
             project: balancer.tree.project.clone(),
@@ -87,7 +87,7 @@ impl AdoptionDriver for MemoryAdoption {
 
     async fn public_ips(&self) -> Result<Vec<ExistingPublicIp>, DriverError> {
         let state = self.services.state();
-        let existing = state.public_ips.all().map(|held| ExistingPublicIp {
+        let existing = state.public_ips.by_id.values().map(|held| ExistingPublicIp {
             id: held.public_ip.id.clone(),
             ip: held.public_ip.ip,
             port: held.public_ip.port.clone(),
@@ -111,7 +111,7 @@ impl AdoptionDriver for MemoryAdoption {
             Adoption::Port { port, owner, .. } => (self.adopt_port(port, owner), port.id.to_string()),
             Adoption::LoadBalancer(id, owner) => {
                 let mut state = self.services.state();
-                let found = state.load_balancers.get_mut(id).ok_or(Reason::NotFound);
+                let found = state.load_balancers.by_id.get_mut(id).ok_or(Reason::NotFound);
                 (found.and_then(|found| found.mark.adopt(&self.cluster, owner)), id.to_string())
             }
             Adoption::PublicIp(id, owner) => {

@@ -18,6 +18,7 @@ mod driver;
 mod faults;
 #[cfg(feature = "http")]
 pub mod http;
+mod ids;
 mod load_balancer;
 mod load_balancers;
 mod lock;

@@ -67,8 +67,11 @@ impl LoadBalancerDriver for MemoryLoadBalancerDriver {
     async fn load_balancers(&self, owner: Option<&Owner>) -> Result<Vec<Owned<LoadBalancer>>, DriverError> {
         let work = || {
             let (state, now) = (self.world.state(), Instant::now());
-            let marked =
-                state.load_balancers.all().filter(|balancer| balancer.mark.is_of(&self.cluster, owner));
+            let marked = state
+                .load_balancers
+                .by_id
+                .values()
+                .filter(|balancer| balancer.mark.is_of(&self.cluster, owner));
             Ok(marked
                 .map(|found| Owned { owner: found.mark.owner.clone(), resource: found.at(now) })
                 .collect())

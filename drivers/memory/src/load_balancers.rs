@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::MemoryOptions;
 use super::balancer::MemoryLoadBalancer;
+use super::ids::IdSequence;
 use super::mark::Mark;
 use staffetta_driver::{
     ClusterId, DriverError, ListenerChange, LoadBalancer, LoadBalancerId, LoadBalancerProgress,
@@ -27,23 +28,9 @@ pub(super) struct LoadBalancers {
     subnet: Option<IpNet>,
     /// The time for which a load balancer is PENDING after each change.
     delay: Duration,
-    balancers: BTreeMap<LoadBalancerId, MemoryLoadBalancer>,
+    /// The load balancers of all clusters, by id.
+    pub(super) by_id: BTreeMap<LoadBalancerId, MemoryLoadBalancer>,
     ids: IdSequence,
-}
-
-/// A sequence of ids in the form of those of OpenStack.
-#[derive(Debug, Default)]
-struct IdSequence {
-    /// The number of ids that were returned.
-    count: u32,
-}
-
-impl IdSequence {
-    /// Returns the next id. `kind` is a digit that it contains, and differs for each kind of resource.
-    fn next(&mut self, kind: u8) -> String {
-        self.count += 1;
-        format!("{:08x}-0000-4000-800{kind}-{:012x}", self.count, self.count)
-    }
 }
 
 impl LoadBalancers {
@@ -55,41 +42,21 @@ impl LoadBalancers {
             failing_next: 0,
             subnet: options.service_subnet,
             delay: Duration::from_millis(options.load_balancer_delay_ms),
-            balancers: BTreeMap::new(),
+            by_id: BTreeMap::new(),
             ids: IdSequence::default(),
         }
     }
 
-    /// Returns all load balancers, of all clusters.
-    pub(super) fn all(&self) -> impl Iterator<Item = &MemoryLoadBalancer> {
-        self.balancers.values()
-    }
-
-    /// Returns the load balancer with this id, of any cluster.
-    pub(super) fn get(&self, id: &LoadBalancerId) -> Option<&MemoryLoadBalancer> {
-        self.balancers.get(id)
-    }
-
-    /// Returns the load balancer with this id for changes.
-    pub(super) fn get_mut(&mut self, id: &LoadBalancerId) -> Option<&mut MemoryLoadBalancer> {
-        self.balancers.get_mut(id)
-    }
-
     /// Returns `true` if a load balancer has this port.
     pub(super) fn has_port(&self, port: &PortId) -> bool {
-        self.balancers.values().any(|balancer| balancer.tree.port == *port)
+        self.by_id.values().any(|balancer| balancer.tree.port == *port)
     }
 
     /// Inserts a load balancer with this ownership mark, which is empty for one of another controller.
     pub(super) fn insert(&mut self, mark: Mark, load_balancer: LoadBalancer, now: Instant) {
         let id = load_balancer.id.clone();
         let balancer = MemoryLoadBalancer { mark, tree: load_balancer, busy_until: now, failed: false };
-        self.balancers.insert(id, balancer);
-    }
-
-    /// Removes a load balancer at once, whatever its state.
-    pub(super) fn remove(&mut self, id: &LoadBalancerId) -> Option<LoadBalancer> {
-        self.balancers.remove(id).map(|balancer| balancer.tree)
+        self.by_id.insert(id, balancer);
     }
 
     /// Returns the load balancer of the owner, adopts the one that the spec names, or creates one. An existing one gets the security groups
@@ -106,8 +73,7 @@ impl LoadBalancers {
             let fits = (tree.vip, &tree.subnet, &tree.project) == (spec.vip, &spec.subnet, &spec.project);
             fits && mark.cluster.is_none() && spec.adopt.as_ref() == Some(&tree.id)
         };
-        let usable =
-            self.balancers.values_mut().filter(|balancer| is_own(balancer) || is_adoptable(balancer));
+        let usable = self.by_id.values_mut().filter(|balancer| is_own(balancer) || is_adoptable(balancer));
         let Some(balancer) = usable.max_by_key(|balancer| is_own(balancer)) else {
             return self.make(cluster, owner, spec, now);
         };
@@ -134,14 +100,14 @@ impl LoadBalancers {
         now: Instant,
     ) -> Result<LoadBalancer, DriverError> {
         const STEP: &str = "make a load balancer";
-        if let Some(quota) = self.quota.filter(|quota| self.balancers.len() >= *quota as usize) {
+        if let Some(quota) = self.quota.filter(|quota| self.by_id.len() >= *quota as usize) {
             return Err(DriverError::new(Reason::Quota, STEP).detail(format!("{quota} are allowed")));
         }
         if let Some(subnet) = self.subnet.filter(|subnet| !subnet.contains(&spec.vip)) {
             let detail = format!("{} lies outside of the subnet {subnet}", spec.vip);
             return Err(DriverError::new(Reason::Refused, STEP).detail(detail));
         }
-        if self.balancers.values().any(|balancer| balancer.tree.vip == spec.vip) {
+        if self.by_id.values().any(|balancer| balancer.tree.vip == spec.vip) {
             return Err(DriverError::new(Reason::Conflict, STEP).detail(format!("{} is in use", spec.vip)));
         }
         // As in the other world, one protocol that nobody serves spoils the whole tree.
@@ -174,7 +140,7 @@ impl LoadBalancers {
             failed,
         };
         let made = balancer.at(now);
-        self.balancers.insert(made.id.clone(), balancer);
+        self.by_id.insert(made.id.clone(), balancer);
         Ok(made)
     }
 
@@ -185,7 +151,7 @@ impl LoadBalancers {
         id: &LoadBalancerId,
         now: Instant,
     ) -> Result<LoadBalancerProgress, DriverError> {
-        let found = self.balancers.get(id).map(|balancer| balancer.progress(now));
+        let found = self.by_id.get(id).map(|balancer| balancer.progress(now));
         found.ok_or_else(|| missing("read the status of a load balancer", id))
     }
 
@@ -198,7 +164,7 @@ impl LoadBalancers {
         id: &LoadBalancerId,
         now: Instant,
     ) -> Result<bool, DriverError> {
-        match self.balancers.get(id).filter(|balancer| balancer.mark.is_of(cluster, Some(owner))) {
+        match self.by_id.get(id).filter(|balancer| balancer.mark.is_of(cluster, Some(owner))) {
             Some(balancer) => balancer.ensure_idle("release a load balancer", now).map(|()| true),
             None => Ok(false),
         }
@@ -217,8 +183,8 @@ impl LoadBalancers {
             ListenerChange::Release(_) => "release a listener",
             ListenerChange::Ensure(_) => "make a listener",
         };
-        let Self { balancers, ids, delay, disabled_protocols, .. } = self;
-        let balancer = balancers.get_mut(id).ok_or_else(|| missing(step, id))?;
+        let Self { by_id, ids, delay, disabled_protocols, .. } = self;
+        let balancer = by_id.get_mut(id).ok_or_else(|| missing(step, id))?;
         let at = change.at();
         if matches!(change, ListenerChange::Ensure(_)) && disabled_protocols.contains(&at.protocol) {
             return Err(DriverError::new(Reason::Unsupported, step).detail(at.to_string()));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tokio::time::Instant;
 
+use super::ids::IdSequence;
 use super::security_groups::SecurityGroups;
 use super::{AddressPool, MemoryNamespaceNetwork, MemoryOptions, MemoryPort};
 use crate::lock::lock;
@@ -36,8 +37,7 @@ struct NetworkState {
     /// The existing ports that pods returned to a pool, which tests inspect.
     returned: BTreeSet<VifId>,
     port_quota: Option<u32>,
-    /// The number of ports that were ever created, deleted ones included. It makes their ids unique.
-    made: u32,
+    ids: IdSequence,
 }
 
 impl MemoryNetwork {
@@ -51,7 +51,7 @@ impl MemoryNetwork {
             ports: BTreeMap::new(),
             returned: BTreeSet::new(),
             port_quota: options.port_quota,
-            made: 0,
+            ids: IdSequence::default(),
         };
         Self { options, state: Mutex::new(state), groups: Mutex::default(), namespaces: Mutex::default() }
     }
@@ -198,8 +198,7 @@ impl MemoryNetwork {
             return Err(error.detail(format!("{quota} ports are allowed")));
         }
         let ips = state.addresses(&request.subnets, now)?;
-        state.made += 1;
-        let vif = vif(state.made, request, &ips)?;
+        let vif = vif(&mut state.ids, request, &ips)?;
         let port = MemoryPort {
             vif: vif.clone(),
             cluster: Some(cluster.clone()),
@@ -321,14 +320,14 @@ impl NetworkState {
     }
 }
 
-/// Returns the VIF of the port with this number, which determines its id and MAC address.
-fn vif(number: u32, request: &VifRequest, ips: &[IpAddr]) -> Result<Vif, DriverError> {
+/// Returns the VIF of a new port. The number of its id determines its MAC address.
+fn vif(ids: &mut IdSequence, request: &VifRequest, ips: &[IpAddr]) -> Result<Vif, DriverError> {
     let network = match request.subnets.first() {
         Some(subnet) => subnet.network.clone(),
         None => return Err(DriverError::new(Reason::Refused, "make a port").detail("no subnet is named")),
     };
-    let id = format!("{number:08x}-0000-4000-8000-{number:012x}");
-    let [_, a, b, c] = number.to_be_bytes();
+    let id = ids.next(0);
+    let [_, a, b, c] = ids.count.to_be_bytes();
     Ok(Vif {
         // The name of an interface has at most 15 characters; Neutron's own names have 14.
         class: VifClass::OpenVSwitch { vif_name: format!("tap{}", &id[..11]), bridge_name: BRIDGE.into() },

@@ -39,7 +39,7 @@ impl ServicePublicIpDriver for MemoryPublicIpDriver {
             let listed = |held: &&MemoryPublicIp| {
                 held.mark.is_of(&self.cluster, owner) || owner.is_none() && held.mark.cluster.is_none()
             };
-            let marked = state.public_ips.all().filter(listed);
+            let marked = state.public_ips.by_id.values().filter(listed);
             Ok(marked
                 .map(|held| Owned { owner: held.mark.owner.clone(), resource: held.public_ip.clone() })
                 .collect())

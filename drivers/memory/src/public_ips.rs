@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use tokio::time::Instant;
 
+use super::ids::IdSequence;
 use super::mark::Mark;
 use super::{AddressPool, MemoryOptions};
 use staffetta_driver::{
@@ -15,9 +16,9 @@ use staffetta_driver::{
 #[derive(Debug)]
 pub(super) struct PublicIps {
     pool: AddressPool,
-    /// The addresses that were allocated from the pool, and those that users created.
-    held: BTreeMap<PublicIpId, MemoryPublicIp>,
-    made: u32,
+    /// The addresses that were allocated from the pool, and those that users created, by id.
+    pub(super) by_id: BTreeMap<PublicIpId, MemoryPublicIp>,
+    ids: IdSequence,
 }
 
 /// A public address with its ownership mark.
@@ -33,17 +34,7 @@ impl PublicIps {
     /// Creates a pool of the addresses in `options`, all of them free.
     pub(super) fn new(options: &MemoryOptions) -> Self {
         let pool = AddressPool::new(options.public_ips, None, options.cool_down());
-        Self { pool, held: BTreeMap::new(), made: 0 }
-    }
-
-    /// Returns all addresses that are in use or belong to a user.
-    pub(super) fn all(&self) -> impl Iterator<Item = &MemoryPublicIp> {
-        self.held.values()
-    }
-
-    /// Returns the address with this id; `None` if it is neither in use nor that of a user.
-    pub(super) fn get(&self, id: &PublicIpId) -> Option<&MemoryPublicIp> {
-        self.held.get(id)
+        Self { pool, by_id: BTreeMap::new(), ids: IdSequence::default() }
     }
 
     /// Inserts an address that a user created, and returns its id.
@@ -69,7 +60,7 @@ impl PublicIps {
             let named = request.adopt.as_ref() == Some(&held.public_ip.id);
             named && held.mark.cluster.is_none() && !leads_elsewhere
         };
-        let usable = self.held.values_mut().filter(|held| is_own(held) || is_adoptable(held));
+        let usable = self.by_id.values_mut().filter(|held| is_own(held) || is_adoptable(held));
         if let Some(held) = usable.max_by_key(|held| is_own(held)) {
             held.mark = Mark::new(cluster, owner);
             held.public_ip.allocation = Allocation::Pool;
@@ -96,7 +87,7 @@ impl PublicIps {
         port: &PortId,
     ) -> Result<PublicIp, DriverError> {
         let failed = |reason| DriverError::new(reason, "find the public address that the user named");
-        let held = self.held.values().find(|held| held.public_ip.ip == ip);
+        let held = self.by_id.values().find(|held| held.public_ip.ip == ip);
         let held = held.ok_or_else(|| failed(Reason::NotFound).detail(format!("there is no {ip}")))?;
         let free = held.public_ip.port.as_ref().is_none_or(|associated| associated == port);
         if !free || held.mark.owner.is_some() && !held.mark.is_of(cluster, Some(owner)) {
@@ -112,7 +103,7 @@ impl PublicIps {
         owner: &Owner,
         id: &PublicIpId,
     ) -> Result<(), Reason> {
-        let held = self.held.get_mut(id).ok_or(Reason::NotFound)?;
+        let held = self.by_id.get_mut(id).ok_or(Reason::NotFound)?;
         held.mark.adopt(cluster, owner)?;
         held.public_ip.allocation = Allocation::Pool;
         Ok(())
@@ -123,7 +114,7 @@ impl PublicIps {
     pub(super) fn associate(&mut self, id: &PublicIpId, port: &PortId) -> Result<(), DriverError> {
         let failed =
             |reason| DriverError::new(reason, "associate a public address").detail(format!("address {id}"));
-        let held = self.held.get_mut(id).ok_or_else(|| failed(Reason::NotFound))?;
+        let held = self.by_id.get_mut(id).ok_or_else(|| failed(Reason::NotFound))?;
         if held.public_ip.port.as_ref().is_some_and(|leads_to| leads_to != port) {
             return Err(failed(Reason::Conflict));
         }
@@ -133,7 +124,7 @@ impl PublicIps {
 
     /// Disassociates the address from the port. Does nothing if it is not associated with it.
     pub(super) fn disassociate(&mut self, id: &PublicIpId, port: &PortId) {
-        if let Some(held) = self.held.get_mut(id)
+        if let Some(held) = self.by_id.get_mut(id)
             && held.public_ip.port.as_ref() == Some(port)
         {
             held.public_ip.port = None;
@@ -142,15 +133,15 @@ impl PublicIps {
 
     /// Disassociates all addresses from a port, which is being removed.
     pub(super) fn forget_port(&mut self, port: &PortId) {
-        for held in self.held.values_mut().filter(|held| held.public_ip.port.as_ref() == Some(port)) {
+        for held in self.by_id.values_mut().filter(|held| held.public_ip.port.as_ref() == Some(port)) {
             held.public_ip.port = None;
         }
     }
 
     /// Releases the address if its ownership mark names the cluster and the owner.
     pub(super) fn release(&mut self, cluster: &ClusterId, owner: &Owner, id: &PublicIpId, now: Instant) {
-        if self.held.get(id).is_some_and(|held| held.mark.is_of(cluster, Some(owner)))
-            && let Some(held) = self.held.remove(id)
+        if self.by_id.get(id).is_some_and(|held| held.mark.is_of(cluster, Some(owner)))
+            && let Some(held) = self.by_id.remove(id)
         {
             self.pool.give_back(held.public_ip.ip, now);
         }
@@ -158,10 +149,9 @@ impl PublicIps {
 
     /// Adds an address with a new id, and returns it.
     fn insert(&mut self, mark: Mark, ip: IpAddr, allocation: Allocation) -> PublicIp {
-        self.made += 1;
-        let id = PublicIpId::from(format!("{:08x}-0000-4000-8006-{:012x}", self.made, self.made));
+        let id = PublicIpId::from(self.ids.next(6));
         let public_ip = PublicIp { id: id.clone(), ip, allocation, port: None };
-        self.held.insert(id, MemoryPublicIp { mark, public_ip: public_ip.clone() });
+        self.by_id.insert(id, MemoryPublicIp { mark, public_ip: public_ip.clone() });
         public_ip
     }
 }

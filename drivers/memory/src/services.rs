@@ -50,13 +50,18 @@ impl MemoryServices {
     pub fn load_balancers(&self) -> Vec<(Option<Owner>, LoadBalancer)> {
         let state = self.state();
         let now = Instant::now();
-        state.load_balancers.all().map(|balancer| (balancer.mark.owner.clone(), balancer.at(now))).collect()
+        state
+            .load_balancers
+            .by_id
+            .values()
+            .map(|balancer| (balancer.mark.owner.clone(), balancer.at(now)))
+            .collect()
     }
 
     /// Returns the load balancer with this id, of any cluster, or `None` if it does not exist.
     pub fn load_balancer(&self, id: &LoadBalancerId) -> Option<Owned<LoadBalancer>> {
         let state = self.state();
-        let found = state.load_balancers.get(id)?;
+        let found = state.load_balancers.by_id.get(id)?;
         Some(Owned { owner: found.mark.owner.clone(), resource: found.at(Instant::now()) })
     }
 
@@ -67,7 +72,7 @@ impl MemoryServices {
 
     /// Puts a load balancer into the state ERROR, in which it accepts no change.
     pub fn break_load_balancer(&self, id: &LoadBalancerId) {
-        if let Some(balancer) = self.state().load_balancers.get_mut(id) {
+        if let Some(balancer) = self.state().load_balancers.by_id.get_mut(id) {
             (balancer.failed, balancer.busy_until) = (true, Instant::now());
         }
     }
@@ -79,14 +84,14 @@ impl MemoryServices {
 
     /// Makes a load balancer PENDING for `time` from now on, as if another program had changed it.
     pub fn hold_load_balancer(&self, id: &LoadBalancerId, time: Duration) {
-        if let Some(balancer) = self.state().load_balancers.get_mut(id) {
+        if let Some(balancer) = self.state().load_balancers.by_id.get_mut(id) {
             balancer.busy_until = Instant::now() + time;
         }
     }
 
     /// Changes a load balancer, as an administrator could. No driver is called.
     pub fn change_load_balancer(&self, id: &LoadBalancerId, change: impl FnOnce(&mut LoadBalancer)) {
-        if let Some(balancer) = self.state().load_balancers.get_mut(id) {
+        if let Some(balancer) = self.state().load_balancers.by_id.get_mut(id) {
             change(&mut balancer.tree);
         }
     }
@@ -120,13 +125,18 @@ impl MemoryServices {
     /// Returns the public addresses that are in use or belong to a user, of all clusters, with their owners.
     pub fn public_ips(&self) -> Vec<(Option<Owner>, PublicIp)> {
         let state = self.state();
-        state.public_ips.all().map(|held| (held.mark.owner.clone(), held.public_ip.clone())).collect()
+        state
+            .public_ips
+            .by_id
+            .values()
+            .map(|held| (held.mark.owner.clone(), held.public_ip.clone()))
+            .collect()
     }
 
     /// Returns the public address with this id, of any cluster, or `None` if it is neither in use nor that of a user.
     pub fn public_ip(&self, id: &PublicIpId) -> Option<Owned<PublicIp>> {
         let state = self.state();
-        let held = state.public_ips.get(id)?;
+        let held = state.public_ips.by_id.get(id)?;
         Some(Owned { owner: held.mark.owner.clone(), resource: held.public_ip.clone() })
     }
 
@@ -144,8 +154,8 @@ impl MemoryServices {
 impl ServicesState {
     /// Removes a load balancer, and disassociates the public addresses of its port.
     pub(super) fn remove_load_balancer(&mut self, id: &LoadBalancerId) {
-        if let Some(removed) = self.load_balancers.remove(id) {
-            self.public_ips.forget_port(&removed.port);
+        if let Some(removed) = self.load_balancers.by_id.remove(id) {
+            self.public_ips.forget_port(&removed.tree.port);
         }
     }
 }
