@@ -94,7 +94,7 @@ impl Ec2Client {
         let limit = if action.changes { &self.changes } else { &self.reads };
         limit.permit().await.map_err(|wait| {
             let error = DriverError::new(Reason::Unavailable, action.step).after(wait);
-            Ec2Failure::without_response(error.detail("the rate of requests to EC2 is limited"))
+            error.detail("the rate of requests to EC2 is limited")
         })?;
         let span = info_span!(
             "EC2 request",
@@ -103,22 +103,20 @@ impl Ec2Client {
             http.response.status_code = field::Empty
         );
         let Some(sent) = self.fence.run(self.send(action, parameters).instrument(span)).await else {
-            return Err(Ec2Failure::without_response(action.unanswered().detail(Fence::NOT_LEADER_MESSAGE)));
+            return Err(action.unanswered().detail(Fence::NOT_LEADER_MESSAGE).into());
         };
-        let (status, body, keys) = sent.map_err(Ec2Failure::without_response)?;
+        let (status, body, keys) = sent?;
         if (200..300).contains(&status) {
             limit.accepted();
             return quick_xml::de::from_str(&body).map_err(|source| {
                 let error = action.unanswered().because(source);
-                Ec2Failure::without_response(error.detail("the response of EC2 cannot be parsed"))
+                error.detail("the response of EC2 cannot be parsed").into()
             });
         }
         let mut failure = Ec2Failure::of_response(action.step, status, &body, action.changes);
         match CodeClass::of(&failure.code, status) {
             CodeClass::Throttled => failure.error = failure.error.after(limit.throttled()),
-            CodeClass::StaleCredentials | CodeClass::RejectedCredentials => {
-                self.credentials.refused(&keys, SystemTime::now()).await;
-            }
+            CodeClass::Credentials(_) => self.credentials.refused(&keys, SystemTime::now()).await,
             CodeClass::Other(_) => {}
         }
         Err(failure)

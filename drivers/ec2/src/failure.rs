@@ -24,10 +24,8 @@ impl From<Ec2Failure> for DriverError {
 pub(crate) enum CodeClass {
     /// Too many requests.
     Throttled,
-    /// The credentials have expired, or EC2 does not know them yet.
-    StaleCredentials,
-    /// EC2 rejects the credentials, which may have been deleted.
-    RejectedCredentials,
+    /// EC2 does not accept the credentials: they have expired, are not known yet, or may have been deleted.
+    Credentials(Reason),
     /// Any other failure.
     Other(Reason),
 }
@@ -44,9 +42,9 @@ impl CodeClass {
             | "RequestThrottled"
             | "SlowDown" => Self::Throttled,
             "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" | "InvalidClientTokenId" => {
-                Self::StaleCredentials
+                Self::Credentials(Reason::Unavailable)
             }
-            "AuthFailure" => Self::RejectedCredentials,
+            "AuthFailure" => Self::Credentials(Reason::Refused),
             "InsufficientCidrBlocks" | "InsufficientFreeAddressesInSubnet" => Self::Other(Reason::NoAddress),
             "PrivateIpAddressLimitExceeded" => Self::Other(Reason::Quota),
             "IncorrectState" | "ResourceAlreadyAssociated" | "OperationNotPermitted" => {
@@ -66,9 +64,8 @@ impl Ec2Failure {
         let Ec2ErrorResponse { code, message, request_id } = Ec2ErrorResponse::parse(body);
         let class = CodeClass::of(&code, status);
         let reason = match class {
-            CodeClass::Other(reason) => reason,
-            CodeClass::Throttled | CodeClass::StaleCredentials => Reason::Unavailable,
-            CodeClass::RejectedCredentials => Reason::Refused,
+            CodeClass::Other(reason) | CodeClass::Credentials(reason) => reason,
+            CodeClass::Throttled => Reason::Unavailable,
         };
         let detail =
             if code.is_empty() { format!("HTTP status {status}") } else { format!("{code}: {message}") };
@@ -82,9 +79,11 @@ impl Ec2Failure {
         }
         Self { code, error }
     }
+}
 
-    /// Creates the failure of a request without a usable response.
-    pub(crate) fn without_response(error: DriverError) -> Self {
+/// A request without a usable response has no error code.
+impl From<DriverError> for Ec2Failure {
+    fn from(error: DriverError) -> Self {
         Self { code: String::new(), error }
     }
 }
@@ -123,6 +122,6 @@ mod tests {
         assert_eq!(CodeClass::of("RequestLimitExceeded", 503), CodeClass::Throttled);
         assert_eq!(CodeClass::of("Throttling", 400), CodeClass::Throttled);
         assert_eq!(CodeClass::of("", 429), CodeClass::Throttled);
-        assert_eq!(CodeClass::of("ExpiredToken", 400), CodeClass::StaleCredentials);
+        assert_eq!(CodeClass::of("ExpiredToken", 400), CodeClass::Credentials(Reason::Unavailable));
     }
 }
