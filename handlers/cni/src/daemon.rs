@@ -88,8 +88,8 @@ impl CniDaemon {
     /// Unbinds the VIFs of all records from before the last reboot of the node. A VIF that cannot be unbound now is unbound when its pod
     /// is bound again.
     pub async fn release_earlier_boot(self: &Arc<Self>) {
-        for record in self.records.all().into_iter().filter(|record| record.boot_id != self.records.boot_id())
-        {
+        let records = self.records.all().into_iter();
+        for record in records.filter(|record| record.boot_id != self.records.boot_id) {
             let (namespace, name) = (record.namespace.clone(), record.name.clone());
             match self.release_unless_replaced(record).await {
                 Ok(()) => info!(namespace, name, "a pod from before the reboot is unbound"),

@@ -58,7 +58,7 @@ impl Record {
 pub struct Records {
     folder: PathBuf,
     /// The id of this boot of the node.
-    boot_id: String,
+    pub(crate) boot_id: String,
     by_uid: Mutex<HashMap<String, Record>>,
 }
 
@@ -109,11 +109,6 @@ impl Records {
         let boot_id =
             fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(failed)?.trim().to_owned();
         Ok(Self { folder: folder.to_owned(), boot_id, by_uid: Mutex::new(records) })
-    }
-
-    /// Returns the id of this boot of the node.
-    pub(crate) fn boot_id(&self) -> &str {
-        &self.boot_id
     }
 
     /// Returns the record of the pod with this UID.

@@ -79,7 +79,9 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         let vif: Value = serde_json::from_slice(&answer.body).map_err(|error| {
             CniError::new(Code::Failed, "the answer of the daemon is not JSON").details(error.to_string())
         })?;
-        let ours = vif::result(self.version, &vif, &request.cni_ifname, &request.cni_netns)?;
+        let unknown = || CniError::new(Code::Failed, "the daemon answered with a VIF in an unknown form");
+        let ours = vif::result(self.version, &vif, &request.cni_ifname, &request.cni_netns);
+        let ours = ours.ok_or_else(unknown)?;
         let previous = self.configuration.get("prevResult").filter(|result| result.is_object());
         Ok(result::merge(self.version, previous, ours).to_string())
     }

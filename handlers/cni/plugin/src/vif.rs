@@ -4,21 +4,15 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use crate::error::{CniError, Code};
 use crate::version::Version;
 
 /// The key of an object's fields in its envelope.
 const DATA: &str = "versioned_object.data";
 
-/// Makes the result of `ADD` from the default VIF of the pod. `interface` is the name in the container, `netns` its namespace.
-pub(crate) fn result(version: Version, vif: &Value, interface: &str, netns: &str) -> Result<Value, CniError> {
-    read(version, vif, interface, netns)
-        .ok_or_else(|| CniError::new(Code::Failed, "the daemon answered with a VIF in an unknown form"))
-}
-
-/// Converts a VIF in `os_vif`'s form to the result of ADD in the CNI `version` (CNI specification, "ADD Success"); `None` if a required field
-/// is missing. `mtu` exists since version 1.1.0, and the `version` of an address until 0.4.0.
-fn read(version: Version, vif: &Value, interface: &str, netns: &str) -> Option<Value> {
+/// Converts the default VIF of a pod in `os_vif`'s form to the result of ADD in the CNI `version` (CNI specification, "ADD Success"); `None`
+/// if a required field is missing. `interface` is the name in the container, `netns` its namespace. `mtu` exists since version 1.1.0, and
+/// the `version` of an address until 0.4.0.
+pub(crate) fn result(version: Version, vif: &Value, interface: &str, netns: &str) -> Option<Value> {
     let class = vif["versioned_object.name"].as_str()?;
     let vif = &vif[DATA];
     let network = &vif["network"][DATA];

@@ -67,7 +67,7 @@ impl CniDaemon {
             namespace: target.namespace.clone(),
             name: target.name.clone(),
             container_id: target.container_id.clone(),
-            boot_id: self.records.boot_id().to_owned(),
+            boot_id: self.records.boot_id.clone(),
             attachments,
         };
         self.claim(record.clone()).await?;
