@@ -48,17 +48,11 @@ impl PoolKind for Addresses {
     }
 }
 
-/// The error of an annotation that contains no IPv4 address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the annotation {PRIVATE_IPV4_ADDRESS} is not an IPv4 address with an optional prefix length, such as 10.0.0.5/32"
-)]
-pub struct AddressAnnotationError;
-
-/// Returns the address in the value of an annotation. The prefix length may be missing, and is not used.
-pub fn parse(value: &str) -> Result<Ipv4Addr, AddressAnnotationError> {
+/// Returns the address in the value of an annotation; `None` if it is not an IPv4 address with an optional prefix length, such as
+/// `10.0.0.5/32`. The prefix length is not used.
+pub fn parse(value: &str) -> Option<Ipv4Addr> {
     let network = value.parse::<Ipv4Net>().map(|network| network.addr());
-    network.or_else(|_| value.parse()).map_err(|_| AddressAnnotationError)
+    network.or_else(|_| value.parse()).ok()
 }
 
 #[cfg(test)]
@@ -79,11 +73,11 @@ mod tests {
     fn an_annotation_has_an_address_and_at_most_a_prefix_length() {
         let address = Ipv4Addr::new(192, 168, 25, 15);
         for value in ["192.168.25.15/32", "192.168.25.15/19", "192.168.25.15"] {
-            assert_eq!(parse(value), Ok(address), "{value}");
+            assert_eq!(parse(value), Some(address), "{value}");
         }
         for value in ["", "192.168.25", "192.168.25.15/33", "192.168.25.15/", "fe80::1/64", "192.168.25.15 "]
         {
-            assert_eq!(parse(value), Err(AddressAnnotationError), "{value}");
+            assert_eq!(parse(value), None, "{value}");
         }
     }
 }

@@ -29,8 +29,10 @@ pub fn node_label(text: &str) -> Result<(String, String), NodeLabelError> {
 /// Decides if a pod needs an address of its node.
 #[derive(Clone, Debug)]
 pub struct PodAdmission {
-    key: String,
-    value: String,
+    /// The key of the label of nodes.
+    pub(crate) key: String,
+    /// The value of the label of nodes.
+    pub(crate) value: String,
 }
 
 impl PodAdmission {

@@ -23,9 +23,7 @@ const AUTO_MODE_LABEL: (&str, &str) = ("eks.amazonaws.com/compute-type", "auto")
 
 /// The nodes, pods and options of the cluster.
 pub struct WatchedCluster {
-    /// The key and the value of the label of nodes whose pods get addresses.
-    label: (String, String),
-    /// Decides which pods need an address.
+    /// Decides which pods need an address. Contains the label of the nodes whose pods get addresses.
     pub admission: PodAdmission,
     table: Arc<NodeTable>,
     /// The pods that wait for an address.
@@ -49,8 +47,8 @@ struct WatchedState {
 impl WatchedCluster {
     /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods. Changed options are passed on to `table`.
     pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
-        let (waiting, admission) = (WaitingPods::default(), PodAdmission::new(label.clone()));
-        Self { label, admission, table, waiting, changed: Notify::new(), state: Mutex::default() }
+        let (waiting, admission) = (WaitingPods::default(), PodAdmission::new(label));
+        Self { admission, table, waiting, changed: Notify::new(), state: Mutex::default() }
     }
 
     /// Returns the options; the defaults without a `ConfigMap`.
@@ -101,7 +99,7 @@ impl Index<Node> for WatchedCluster {
             Event::Added(node) | Event::Modified(node) => Some(node),
             Event::Deleted(_) => None,
         };
-        let (key, value) = (&self.label.0, &self.label.1);
+        let PodAdmission { key, value } = &self.admission;
         let labelled = present.filter(|node| node.labels().get(key) == Some(value));
         let labelled = labelled.filter(|node| {
             node.labels().get(AUTO_MODE_LABEL.0).map(String::as_str) != Some(AUTO_MODE_LABEL.1)
@@ -171,7 +169,7 @@ fn known(admission: &PodAdmission, pod: &Pod) -> Option<KnownPod> {
         return None;
     }
     let reported = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
-    let claimed = || parse(pod.annotations().get(PRIVATE_IPV4_ADDRESS)?).ok();
+    let claimed = || parse(pod.annotations().get(PRIVATE_IPV4_ADDRESS)?);
     Some(KnownPod {
         uid: Uid::from(pod.metadata.uid.as_deref()?),
         address: reported.or_else(claimed)?,

@@ -291,7 +291,7 @@ impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
 
     async fn on_present(&self, map: &Arc<ConfigMap>) -> Result<(), PrefixIpError> {
         for mistake in Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new())).1 {
-            self.warn(&**map, OPTION_NOT_USED, mistake.to_string());
+            self.warn(&**map, OPTION_NOT_USED, mistake);
         }
         Ok(())
     }

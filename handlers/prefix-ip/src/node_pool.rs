@@ -16,27 +16,14 @@ use crate::address::{Addresses, BlockAddress};
 use crate::settings::Settings;
 use crate::targets::{TargetPolicy, Targets};
 
-/// A change of the interface that a node requires. The caller executes it and reports the result with the same `op` and kind.
+/// A change of the interface that a node requires: blocks are to be assigned or removed. The caller executes it and reports the result to
+/// [`NodePool::assigned`] or [`NodePool::unassigned`], with the same `op` and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeAction {
-    /// Assign blocks. The result goes to [`NodePool::assigned`].
-    Assign {
-        /// The id of the action.
-        op: u64,
-        /// The kind of the blocks.
-        kind: BlockKind,
-        /// The number of blocks, 1 or more.
-        count: usize,
-    },
-    /// Remove blocks. The result goes to [`NodePool::unassigned`].
-    Unassign {
-        /// The id of the action.
-        op: u64,
-        /// The kind of the blocks.
-        kind: BlockKind,
-        /// The blocks, none of whose addresses is in use.
-        blocks: Vec<Ipv4Net>,
-    },
+pub struct NodeAction {
+    /// The kind of the blocks.
+    pub kind: BlockKind,
+    /// The change of the pool of this kind.
+    pub action: Action<Ipv4Net, ()>,
 }
 
 /// The address that a pod has, as its annotation shows it.
@@ -233,10 +220,7 @@ impl NodePool {
         let mut actions = Vec::new();
         for kind in KINDS {
             while let Some(action) = self.pools[kind as usize].plan(now) {
-                actions.push(match action {
-                    Action::Grow { op, count, .. } => NodeAction::Assign { op, kind, count },
-                    Action::Shrink { op, groups } => NodeAction::Unassign { op, kind, blocks: groups },
-                });
+                actions.push(NodeAction { kind, action });
             }
         }
         actions
@@ -248,7 +232,7 @@ impl NodePool {
         self.lacks_blocks != [false; 2] || counts.any(|counts| counts.growing > 0 || counts.shrinking > 0)
     }
 
-    /// Records the result of [`NodeAction::Assign`]. A late or repeated result changes nothing and returns `false`. Its blocks, and blocks
+    /// Records the result of [`Action::Grow`]. A late or repeated result changes nothing and returns `false`. Its blocks, and blocks
     /// of another kind than `kind`, are found by the next [`resync`](Self::resync).
     pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
         result.got.retain(|block| BlockKind::of(*block) == Some(kind));
@@ -257,7 +241,7 @@ impl NodePool {
         is_recorded
     }
 
-    /// Records the result of [`NodeAction::Unassign`]: `left` are the blocks that may still exist. A late or repeated result changes
+    /// Records the result of [`Action::Shrink`]: `left` are the blocks that may still exist. A late or repeated result changes
     /// nothing and returns `false`.
     pub fn unassigned(&mut self, op: u64, kind: BlockKind, left: &[Ipv4Net], now: Duration) -> bool {
         self.pools[kind as usize].shrunk(op, left, now)

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use staffetta_driver::pool::{Adopted, Grown, Shortfall, Wait};
+use staffetta_driver::pool::{Action, Adopted, Grown, Shortfall, Wait};
 use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
 use staffetta_driver::{InstanceId, InterfaceId, LoggedRequest, RequestLog, SubnetId, Uid};
 use tokio::sync::Notify;
@@ -281,8 +281,8 @@ impl NodeTable {
                 }
             }
             for action in node.pool.plan(now) {
-                if let NodeAction::Assign { kind, .. } = action
-                    && let Some(until) = exhausted.get_mut(&(node.subnet.clone(), kind))
+                if let Action::Grow { .. } = action.action
+                    && let Some(until) = exhausted.get_mut(&(node.subnet.clone(), action.kind))
                 {
                     *until = now + EXHAUSTED_RETRY;
                 }
@@ -316,14 +316,15 @@ impl NodeTable {
         let node = state.nodes.get_mut(name).filter(|node| node.pool.interface() == interface);
         let Some(node) = node else { return false };
         node.visible_at = now + MAX_VISIBILITY_DELAY;
+        let NodeAction { kind, action } = action;
         match action {
-            NodeAction::Assign { op, kind, .. } => {
+            Action::Grow { op, .. } => {
                 let (has_got, subnet) = (!got.is_empty(), node.subnet.clone());
                 node.pool.assigned(*op, *kind, Grown { got, rest: 0, shortfall }, now);
                 state.share_exhaustion(subnet, *kind, has_got, shortfall == Some(Shortfall::Exhausted), now);
             }
-            NodeAction::Unassign { op, kind, blocks } => {
-                let left: &[Ipv4Net] = if shortfall.is_none() { &[] } else { blocks };
+            Action::Shrink { op, groups } => {
+                let left: &[Ipv4Net] = if shortfall.is_none() { &[] } else { groups };
                 node.pool.unassigned(*op, *kind, left, now);
             }
         }

@@ -34,32 +34,13 @@ pub struct Settings {
     pub addresses: Targets,
 }
 
-/// A mistake in an option of the `ConfigMap` `amazon-vpc-cni`. The value of the option is not used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsMistake {
-    /// The value of an option that must be true or false is neither.
-    #[error("`{key}` is neither `true` nor `false`; it counts as `false`")]
-    NotBoolean {
-        /// The key in the `ConfigMap`.
-        key: String,
-    },
-    /// The value of an option for a target is not a number from 0 to 65535.
-    #[error("`{key}` is not a number from 0 to 65535; the default is used")]
-    NotTarget {
-        /// The key in the `ConfigMap`.
-        key: String,
-    },
-    /// `warm-prefix-target` is set together with `warm-ip-target` or `minimum-ip-target`, which contradict it.
-    #[error("`{WARM_PREFIX}` is not used because `{WARM_IP}` or `{MINIMUM_IP}` is set; remove one of them")]
-    Contradiction,
-}
-
 impl Settings {
-    /// Reads the options from the data of the `ConfigMap`. A missing or invalid option gets its default; the mistakes are returned, too.
+    /// Reads the options from the data of the `ConfigMap`. A missing or invalid option gets its default; the mistakes are returned, too, each
+    /// as a text that names the option.
     ///
     /// If `warm-ip-target` or `minimum-ip-target` is greater than 0, `warm-prefix-target` is not used. If a target is set under both of its
     /// names, the value under the name without `windows-` is used.
-    pub fn read(data: &BTreeMap<String, String>) -> (Self, Vec<SettingsMistake>) {
+    pub fn read(data: &BTreeMap<String, String>) -> (Self, Vec<String>) {
         let mut reader = Reader { data, mistakes: Vec::new() };
         let enabled = reader.switch(IPAM);
         let prefix_delegation = reader.switch(PREFIX_DELEGATION);
@@ -68,7 +49,9 @@ impl Settings {
             (None, None, Some(prefixes)) => Targets::Blocks(prefixes),
             (warm, minimum, unused) => {
                 if unused.is_some() {
-                    reader.mistakes.push(SettingsMistake::Contradiction);
+                    reader.mistakes.push(format!(
+                        "`{WARM_PREFIX}` is not used because `{WARM_IP}` or `{MINIMUM_IP}` is set; remove one of them"
+                    ));
                 }
                 Targets::Addresses {
                     warm: warm.unwrap_or(DEFAULT_PREFIX_TARGETS.0),
@@ -95,7 +78,7 @@ fn some(target: Option<usize>) -> Option<usize> {
 /// Reads the options in the data of the `ConfigMap` one by one, and collects the mistakes in them.
 struct Reader<'d> {
     data: &'d BTreeMap<String, String>,
-    mistakes: Vec<SettingsMistake>,
+    mistakes: Vec<String>,
 }
 
 impl Reader<'_> {
@@ -106,7 +89,7 @@ impl Reader<'_> {
             None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
             Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
             Some(_) => {
-                self.mistakes.push(SettingsMistake::NotBoolean { key: key.to_owned() });
+                self.mistakes.push(format!("`{key}` is neither `true` nor `false`; it counts as `false`"));
                 false
             }
         }
@@ -119,7 +102,7 @@ impl Reader<'_> {
         let (key, value) = [key, &alias].into_iter().find_map(|key| Some((key, self.data.get(key)?)))?;
         let target = u16::from_str(value).ok().map(usize::from);
         if target.is_none() {
-            self.mistakes.push(SettingsMistake::NotTarget { key: key.to_owned() });
+            self.mistakes.push(format!("`{key}` is not a number from 0 to 65535; the default is used"));
         }
         target
     }
@@ -131,8 +114,7 @@ mod tests {
 
     fn read(options: &[(&str, &str)]) -> (Settings, Vec<String>) {
         let data = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let (settings, mistakes) = Settings::read(&data);
-        (settings, mistakes.iter().map(ToString::to_string).collect())
+        Settings::read(&data)
     }
 
     fn addresses(warm: usize, minimum: usize) -> Targets {

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::pool::Shortfall;
+use staffetta_driver::pool::{Action, Shortfall};
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, RequestLog};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -170,10 +170,10 @@ impl ProviderCalls {
         let (provider, requests) = (Arc::clone(provider), Arc::<RequestLog>::default());
         let (id, change) = (interface.clone(), action.clone());
         let task = self.tasks.spawn(requests.collect(async move {
-            match change {
-                NodeAction::Assign { kind, count, .. } => provider.assign(&id, kind, count).await,
-                NodeAction::Unassign { blocks, .. } => {
-                    Assigned { blocks: Vec::new(), error: provider.unassign(&id, &blocks).await.err() }
+            match change.action {
+                Action::Grow { count, .. } => provider.assign(&id, change.kind, count).await,
+                Action::Shrink { groups, .. } => {
+                    Assigned { blocks: Vec::new(), error: provider.unassign(&id, &groups).await.err() }
                 }
             }
         }));

@@ -49,12 +49,13 @@ impl Cloud {
                 return;
             }
             for action in actions {
+                let NodeAction { kind, action } = action;
                 match action {
-                    NodeAction::Assign { op, kind, count } => {
+                    Action::Grow { op, count, .. } => {
                         let got = self.assign(kind, count);
                         assert!(node.assigned(op, kind, Grown { got, rest: 0, shortfall: None }, now));
                     }
-                    NodeAction::Unassign { op, kind, blocks } => {
+                    Action::Shrink { op, groups: blocks } => {
                         self.0.blocks.retain(|block| !blocks.contains(block));
                         assert!(node.unassigned(op, kind, &[], now));
                     }
@@ -332,14 +333,14 @@ impl World {
         }
         let mut done = Vec::new();
         for action in actions {
-            let blocks = match &action {
-                NodeAction::Assign { kind, count, .. } => {
+            let blocks = match &action.action {
+                Action::Grow { count, .. } => {
                     // A node that does not know all its blocks may ask for more than there is room for.
                     let room = SLOTS - self.cloud.0.blocks.len();
                     assert!(self.read_by.is_some() || *count <= room, "P5: there is room for it");
-                    self.cloud.assign(*kind, (*count).min(made).min(room))
+                    self.cloud.assign(action.kind, (*count).min(made).min(room))
                 }
-                NodeAction::Unassign { blocks, .. } => {
+                Action::Shrink { groups: blocks, .. } => {
                     let in_use = |block: &Ipv4Net| self.shown.values().any(|address| block.contains(address));
                     assert!(!blocks.iter().any(in_use), "P3: nothing in use is removed");
                     let gone = blocks[..made.min(blocks.len())].to_vec();
@@ -354,14 +355,15 @@ impl World {
 
     fn plan(&mut self, made: usize, fails: bool) {
         for (action, done) in self.execute(made) {
+            let NodeAction { kind, action } = action;
             match action {
-                NodeAction::Assign { op, kind, .. } => {
+                Action::Grow { op, .. } => {
                     let shortfall = (fails || done.is_empty()).then_some(Shortfall::Failed);
                     let result = Grown { got: done, rest: 0, shortfall };
                     assert!(self.node.assigned(op, kind, result.clone(), self.now));
                     assert!(!self.node.assigned(op, kind, result, self.now), "P9: it is reported once");
                 }
-                NodeAction::Unassign { op, kind, blocks } => {
+                Action::Shrink { op, groups: blocks } => {
                     let left: Vec<_> = blocks.into_iter().filter(|block| !done.contains(block)).collect();
                     assert!(self.node.unassigned(op, kind, &left, self.now));
                 }
@@ -371,12 +373,13 @@ impl World {
 
     fn lose_answers(&mut self, made: usize) {
         for (action, _) in self.execute(made) {
+            let NodeAction { kind, action } = action;
             match action {
-                NodeAction::Assign { op, kind, .. } => {
+                Action::Grow { op, .. } => {
                     let lost = Grown { got: Vec::new(), rest: 0, shortfall: Some(Shortfall::Failed) };
                     assert!(self.node.assigned(op, kind, lost, self.now));
                 }
-                NodeAction::Unassign { op, kind, blocks } => {
+                Action::Shrink { op, groups: blocks } => {
                     assert!(self.node.unassigned(op, kind, &blocks, self.now));
                 }
             }
