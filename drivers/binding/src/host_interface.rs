@@ -41,14 +41,6 @@ pub(crate) fn index(host: &RouteSocket, name: &str, step: &'static str) -> Resul
     Ok(link.ok_or_else(missing)?.header.index)
 }
 
-/// Returns the index of the bridge or the interface to which `link` is attached.
-pub(crate) fn controller(link: &LinkMessage) -> Option<u32> {
-    link.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Controller(index) => Some(*index),
-        _ => None,
-    })
-}
-
 /// Returns the MTU of an interface.
 pub(crate) fn mtu(link: &LinkMessage) -> Option<u32> {
     link.attributes.iter().find_map(|attribute| match attribute {
@@ -59,7 +51,5 @@ pub(crate) fn mtu(link: &LinkMessage) -> Option<u32> {
 
 /// Returns `true` if these drivers created the interface, which is then in the group [`GROUP`].
 fn is_ours(link: &LinkMessage) -> bool {
-    link.attributes
-        .iter()
-        .any(|attribute| matches!(attribute, LinkAttribute::Group(group) if *group == GROUP))
+    link.attributes.contains(&LinkAttribute::Group(GROUP))
 }

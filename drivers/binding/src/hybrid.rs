@@ -8,11 +8,11 @@ use crate::announcement::announce;
 use crate::bridges::PermittedBridges;
 use crate::error::failed;
 use crate::host_interface::{self, remove_leftover};
-use crate::linux_bridge::{LinuxBridgeBinding, bridge};
+use crate::linux_bridge::bridge;
 use crate::namespace::run_in_namespace;
 use crate::netlink::RouteSocket;
 use crate::ovsdb::{Ovsdb, PortRow};
-use crate::{ethtool, messages, pod_interface};
+use crate::{ethtool, linux_bridge, messages, pod_interface};
 
 /// The plugin of the VIFs of Open vSwitch, in `os_vif`.
 const OVS: &str = "ovs";
@@ -104,15 +104,15 @@ impl VifBindingDriver for BridgeBinding {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         if !is_hybrid(attachment) {
             self.bridges.check(bridge(attachment)?)?;
-            return LinuxBridgeBinding.plug(attachment);
+            return linux_bridge::plug(attachment);
         }
         let datapath = self.connect(attachment)?;
-        LinuxBridgeBinding.plug(attachment)?;
+        linux_bridge::plug(attachment)?;
         run_in_namespace(&attachment.netns, |_| ethtool::prepare_for(&datapath, &attachment.interface))
     }
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        LinuxBridgeBinding.unplug(attachment)?;
+        linux_bridge::remove_pair(attachment)?;
         if !is_hybrid(attachment) {
             return Ok(());
         }
@@ -124,7 +124,7 @@ impl VifBindingDriver for BridgeBinding {
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        LinuxBridgeBinding.check(attachment)?;
+        linux_bridge::check(attachment)?;
         if is_hybrid(attachment) {
             self.ovsdb.check(&HybridNames::new(attachment).in_switch, attachment.vif.id.as_str())?;
         }

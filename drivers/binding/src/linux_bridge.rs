@@ -1,48 +1,41 @@
 //! VIFs of the class `VIFBridge`: a pair of interfaces, whose end on the node is a port of a Linux bridge.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
+use netlink_packet_route::link::LinkAttribute;
+use staffetta_driver::{DriverError, Reason, VifAttachment, VifClass};
 
 use crate::error::failed;
 use crate::namespace::{NetworkNamespaces, run_in_namespace};
 use crate::netlink::RouteSocket;
 use crate::{host_interface, messages, pod_interface};
 
-/// Binds VIFs to a Linux bridge that exists already. It does not check whether the bridge is permitted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LinuxBridgeBinding;
+/// Connects the pod to the Linux bridge of the VIF, which exists already. Does not check whether the bridge is permitted.
+pub(crate) fn plug(attachment: &VifAttachment) -> Result<(), DriverError> {
+    pod_interface::validate(attachment)?;
+    let bridge = bridge(attachment)?;
+    run_in_namespace(&attachment.netns, |namespaces| {
+        pod_interface::check_addresses(attachment, namespaces)?;
+        let bridge = host_interface::index(&namespaces.host, bridge, "find the bridge of the VIF")?;
+        create_pair(attachment, namespaces, Some(bridge))?;
+        pod_interface::configure(attachment, namespaces)
+    })
+}
 
-impl VifBindingDriver for LinuxBridgeBinding {
-    fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        pod_interface::validate(attachment)?;
-        let bridge = bridge(attachment)?;
-        run_in_namespace(&attachment.netns, |namespaces| {
-            pod_interface::check_addresses(attachment, namespaces)?;
-            let bridge = host_interface::index(&namespaces.host, bridge, "find the bridge of the VIF")?;
-            create_pair(attachment, namespaces, Some(bridge))?;
-            pod_interface::configure(attachment, namespaces)
-        })
-    }
-
-    fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        remove_pair(attachment)
-    }
-
-    fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        let bridge = bridge(attachment)?;
-        let step = "check the interface on the node";
-        run_in_namespace(&attachment.netns, |namespaces| {
-            pod_interface::check(attachment, namespaces)?;
-            let index = host_interface::index(&namespaces.host, bridge, step)?;
-            let name = attachment.host_interface();
-            let link = namespaces.host.link(&name).map_err(failed(step))?;
-            match link.as_ref().and_then(host_interface::controller) {
-                Some(controller) if controller == index => Ok(()),
-                _ => Err(DriverError::new(Reason::NotFound, step)
-                    .detail(format!("{name} is not a port of the bridge {bridge}"))),
-            }
-        })
-    }
+/// Returns an error unless the interface in the pod is that of the VIF, and its end on the node is a port of the bridge.
+pub(crate) fn check(attachment: &VifAttachment) -> Result<(), DriverError> {
+    let bridge = bridge(attachment)?;
+    let step = "check the interface on the node";
+    run_in_namespace(&attachment.netns, |namespaces| {
+        pod_interface::check(attachment, namespaces)?;
+        let index = host_interface::index(&namespaces.host, bridge, step)?;
+        let name = attachment.host_interface();
+        let link = namespaces.host.link(&name).map_err(failed(step))?;
+        if link.is_some_and(|link| link.attributes.contains(&LinkAttribute::Controller(index))) {
+            return Ok(());
+        }
+        let detail = format!("{name} is not a port of the bridge {bridge}");
+        Err(DriverError::new(Reason::NotFound, step).detail(detail))
+    })
 }
 
 /// Returns the name of the bridge of the VIF.

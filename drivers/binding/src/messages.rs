@@ -51,8 +51,7 @@ pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodInterfaceSpec<'_
     let mut peer = LinkMessage::default();
     peer.attributes = pod.attributes();
     let mut link = up();
-    link.attributes = vec![LinkAttribute::IfName(host.to_owned()), LinkAttribute::Group(GROUP)];
-    link.attributes.extend(pod.mtu.map(LinkAttribute::Mtu));
+    link.attributes = ours(host, pod.mtu);
     link.attributes.extend(bridge.map(LinkAttribute::Controller));
     link.attributes.push(info(InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(peer))));
     RouteNetlinkMessage::NewLink(link)
@@ -61,11 +60,9 @@ pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodInterfaceSpec<'_
 /// Returns the request that creates a bridge on the node, down, that passes on all multicast.
 pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
-    link.attributes = vec![
-        LinkAttribute::IfName(name.to_owned()),
-        LinkAttribute::Group(GROUP),
-        info(InfoKind::Bridge, InfoData::Bridge(vec![InfoBridge::MulticastSnooping(false)])),
-    ];
+    link.attributes = ours(name, None);
+    let options = vec![InfoBridge::MulticastSnooping(false)];
+    link.attributes.push(info(InfoKind::Bridge, InfoData::Bridge(options)));
     RouteNetlinkMessage::NewLink(link)
 }
 
@@ -79,12 +76,8 @@ pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
 /// Returns the request that creates a pair of interfaces on the node: `port`, up and in the bridge with the index `bridge`; and `peer`,
 /// down.
 pub(crate) fn new_host_pair(port: &str, bridge: u32, peer: &str, mtu: Option<u32>) -> RouteNetlinkMessage {
-    let attributes = |name: &str| -> Vec<_> {
-        let named = [LinkAttribute::IfName(name.to_owned()), LinkAttribute::Group(GROUP)];
-        named.into_iter().chain(mtu.map(LinkAttribute::Mtu)).collect()
-    };
     let (mut link, mut other) = (up(), LinkMessage::default());
-    (link.attributes, other.attributes) = (attributes(port), attributes(peer));
+    (link.attributes, other.attributes) = (ours(port, mtu), ours(peer, mtu));
     link.attributes.push(LinkAttribute::Controller(bridge));
     link.attributes.push(info(InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(other))));
     RouteNetlinkMessage::NewLink(link)
@@ -108,6 +101,12 @@ fn nested(parent: u32, pod: PodInterfaceSpec<'_>, info: LinkAttribute) -> RouteN
     link.attributes = pod.attributes();
     link.attributes.extend([LinkAttribute::Link(parent), info]);
     RouteNetlinkMessage::NewLink(link)
+}
+
+/// Returns the attributes of an interface of these drivers on the node.
+fn ours(name: &str, mtu: Option<u32>) -> Vec<LinkAttribute> {
+    let named = [LinkAttribute::IfName(name.to_owned()), LinkAttribute::Group(GROUP)];
+    named.into_iter().chain(mtu.map(LinkAttribute::Mtu)).collect()
 }
 
 /// Returns the attribute with the kind of an interface and the properties of that kind.

@@ -207,8 +207,5 @@ pub(crate) fn check(attachment: &VifAttachment, namespaces: &NetworkNamespaces) 
 
 /// Returns `true` if the interface `link` has the MAC address of the VIF.
 fn has_mac(link: &LinkMessage, attachment: &VifAttachment) -> bool {
-    let mac = &attachment.vif.address.0[..];
-    link.attributes
-        .iter()
-        .any(|attribute| matches!(attribute, LinkAttribute::Address(octets) if octets == mac))
+    link.attributes.contains(&LinkAttribute::Address(attachment.vif.address.0.to_vec()))
 }
