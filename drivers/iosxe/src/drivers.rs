@@ -6,7 +6,7 @@ use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceS
 use staffetta_driver::{ClusterId, DriverError, Fence, Reason};
 use tracing::warn;
 
-use crate::app::{AppResourceLimits, PodNetwork, Refusal, Translator};
+use crate::app::{AppResourceLimits, PodNetwork, Translator};
 use crate::driver::IosXeDriver;
 use crate::options::IosXeOptions;
 use crate::restconf::Restconf;
@@ -55,7 +55,7 @@ impl IosXeDrivers {
 impl AppHostingDrivers for IosXeDrivers {
     fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
         let refused = || DriverError::new(Reason::Refused, "read the description of a device");
-        let wrong = |refusal: Refusal| refused().because(DriverError::from(refusal));
+        let wrong = |refusal: DriverError| refused().because(refusal);
         if spec.xe.is_none() {
             return Err(refused().detail("xe: required for a device of the kind `XE`, even if empty"));
         }

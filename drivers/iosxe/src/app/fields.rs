@@ -6,9 +6,10 @@
 use k8s_openapi::api::core::v1::{
     Container, ContainerPort, PodSecurityContext, PodSpec, SeccompProfile, VolumeMount,
 };
+use staffetta_driver::DriverError;
 
 use super::image::is_url;
-use super::refusal::Refusal;
+use super::refusal::{invalid, unsupported};
 use super::run_options::Options;
 
 /// The mount path of service account tokens, which Kubernetes adds to every container by default. The device cannot
@@ -19,9 +20,9 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const NOT_SETTABLE: &str = "the field cannot be set on the device";
 
 /// Refuses a pod with a pod-level field that the device does not support. The refusal names the first such field.
-pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
+pub(super) fn check_pod(spec: &PodSpec) -> Result<(), DriverError> {
     if spec.containers.is_empty() {
-        return Err(Refusal::invalid("spec.containers", "at least one container is required"));
+        return Err(invalid("spec.containers", "at least one container is required"));
     }
     // A package on the device needs no account, and service accounts put such secrets into every pod of theirs.
     let fetched = spec.containers.iter().filter_map(|container| container.image.as_deref()).any(is_url);
@@ -58,7 +59,7 @@ pub(super) fn check_pod(spec: &PodSpec) -> Result<(), Refusal> {
 }
 
 /// Refuses a security context of a pod that the device does not support.
-fn check_pod_security(context: &PodSecurityContext) -> Result<(), Refusal> {
+fn check_pod_security(context: &PodSecurityContext) -> Result<(), DriverError> {
     refuse_set(
         "spec.securityContext",
         &[
@@ -79,10 +80,10 @@ pub(super) fn container_options(
     spec: &PodSpec,
     container: &Container,
     options: &mut Options,
-) -> Result<(), Refusal> {
+) -> Result<(), DriverError> {
     check_container(path, container)?;
     let mut add = |field: &str, option: &str, value: &str| {
-        options.packed(option, value).map_err(|why| Refusal::unsupported(format!("{path}.{field}"), why))
+        options.packed(option, value).map_err(|why| unsupported(format!("{path}.{field}"), why))
     };
     if let [entrypoint] = container.command.as_deref().unwrap_or_default() {
         add("command", "--entrypoint", entrypoint)?;
@@ -100,14 +101,14 @@ pub(super) fn container_options(
     let non_root = context.run_as_non_root.or(of_pod.run_as_non_root);
     if non_root == Some(true) && user.is_none_or(|user| user == 0) {
         let why = "the image's user is unknown: set a `runAsUser` other than 0";
-        return Err(Refusal::unsupported(format!("{path}.securityContext.runAsNonRoot"), why));
+        return Err(unsupported(format!("{path}.securityContext.runAsNonRoot"), why));
     }
     match (user, group) {
         (Some(user), Some(group)) => add("securityContext", "--user", &format!("{user}:{group}"))?,
         (Some(user), None) => add("securityContext", "--user", &user.to_string())?,
         (None, Some(_)) => {
             let why = "the device takes a group only together with `runAsUser`";
-            return Err(Refusal::unsupported(format!("{path}.securityContext.runAsGroup"), why));
+            return Err(unsupported(format!("{path}.securityContext.runAsGroup"), why));
         }
         (None, None) => {}
     }
@@ -130,7 +131,7 @@ pub(super) fn container_options(
 }
 
 /// Refuses a container with a field that the device does not support. The refusal names the first such field.
-fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
+fn check_container(path: &str, container: &Container) -> Result<(), DriverError> {
     let hook = "probes and hooks are not supported: the device monitors its applications itself";
     let attached = "attaching is not supported";
     let port = |port: &ContainerPort| port.host_port.is_some_and(|port| port != 0);
@@ -173,9 +174,9 @@ fn check_container(path: &str, container: &Container) -> Result<(), Refusal> {
 
 /// Refuses the first of `fields` that is set. Each has its name below `path`, `true` if it is set, and the reason of
 /// the refusal.
-fn refuse_set(path: &str, fields: &[(&str, bool, &str)]) -> Result<(), Refusal> {
+fn refuse_set(path: &str, fields: &[(&str, bool, &str)]) -> Result<(), DriverError> {
     let set = fields.iter().find(|(_, set, _)| *set);
-    set.map_or(Ok(()), |(field, _, why)| Err(Refusal::unsupported(format!("{path}.{field}"), *why)))
+    set.map_or(Ok(()), |(field, _, why)| Err(unsupported(format!("{path}.{field}"), *why)))
 }
 
 /// Returns `true` if the list is set and not empty.
@@ -191,14 +192,13 @@ fn is_default(profile: Option<&SeccompProfile>) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use staffetta_driver::DriverError;
 
     use super::*;
 
     fn options(spec: Value) -> Result<Vec<String>, String> {
         let spec: PodSpec = serde_json::from_value(spec).unwrap();
         let mut options = Options::default();
-        let reported = |refusal: Refusal| DriverError::from(refusal).to_string();
+        let reported = |refusal: DriverError| refusal.to_string();
         check_pod(&spec).map_err(reported)?;
         container_options("spec.containers[0]", &spec, &spec.containers[0], &mut options)
             .map_err(reported)?;

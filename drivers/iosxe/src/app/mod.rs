@@ -19,6 +19,5 @@ pub(crate) use id::is_of;
 pub(crate) use image::copy_of;
 pub(crate) use mark::AppMark;
 pub(crate) use network::PodNetwork;
-pub(crate) use refusal::Refusal;
 pub(crate) use resources::AppResourceLimits;
 pub(crate) use wanted::{Translator, WantedApp};

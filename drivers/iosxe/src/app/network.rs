@@ -5,12 +5,13 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
+use staffetta_driver::DriverError;
 use staffetta_driver::app_hosting::{
     AppGigabitEthernet, DeviceSpec, InterfaceSpec, InterfaceType, PortMode, VirtualPortGroup, VlanInterface,
 };
 
 use super::addresses::gateway;
-use super::refusal::Refusal;
+use super::refusal::invalid;
 
 /// The path of the section for the interface in a device specification.
 const INTERFACE: &str = "xe.networking.interface";
@@ -48,7 +49,7 @@ enum NetworkAttachment {
 impl PodNetwork {
     /// Reads the network attachment from a device specification. Returns a refusal with the path of the field if the
     /// specification is invalid.
-    pub(crate) fn read(spec: &DeviceSpec) -> Result<Self, Refusal> {
+    pub(crate) fn read(spec: &DeviceSpec) -> Result<Self, DriverError> {
         let interface = spec.xe.as_ref().and_then(|xe| xe.networking.interface.as_ref());
         let Some(interface) = interface else {
             let attachment = NetworkAttachment::PortGroup { group: 0, guest: 0 };
@@ -81,7 +82,7 @@ impl PodNetwork {
             (false, Some(subnet)) => Some(subnet.trunc()),
             (false, None) => {
                 let why = format!("required, because `{INTERFACE}.{section}` is false");
-                return Err(Refusal::invalid("podCIDR", why));
+                return Err(invalid("podCIDR", why));
             }
         };
         Ok(Self { attachment, subnet })
@@ -153,7 +154,7 @@ pub(super) fn put(container: &mut Value, leaves: Value) {
 }
 
 /// Refuses a section that belongs to another type of interface.
-fn check_sections(interface: &InterfaceSpec) -> Result<(), Refusal> {
+fn check_sections(interface: &InterfaceSpec) -> Result<(), DriverError> {
     let sections = [
         ("virtualPortGroup", interface.virtual_port_group.is_some(), InterfaceType::VirtualPortGroup),
         ("appGigabitEthernet", interface.app_gigabit_ethernet.is_some(), InterfaceType::AppGigabitEthernet),
@@ -163,24 +164,24 @@ fn check_sections(interface: &InterfaceSpec) -> Result<(), Refusal> {
         None => Ok(()),
         Some((name, ..)) => {
             let why = format!("does not apply to the type `{:?}`", interface.kind);
-            Err(Refusal::invalid(format!("{INTERFACE}.{name}"), why))
+            Err(invalid(format!("{INTERFACE}.{name}"), why))
         }
     }
 }
 
 /// Returns the refusal of a specification without the section of its interface type.
-fn missing(section: &str) -> Refusal {
-    Refusal::invalid(format!("{INTERFACE}.{section}"), "the section of the interface's type is missing")
+fn missing(section: &str) -> DriverError {
+    invalid(format!("{INTERFACE}.{section}"), "the section of the interface's type is missing")
 }
 
 /// Refuses a number above `most`. `what` is the path of the field below the interface.
-fn up_to(number: u8, most: u8, what: &str) -> Result<u8, Refusal> {
+fn up_to(number: u8, most: u8, what: &str) -> Result<u8, DriverError> {
     bounded(number, most, what, format!("{number} is not between 0 and {most}"))
 }
 
 /// Refuses a container interface number above `max`, the highest one for which the YANG module allows a gateway. Static
 /// addresses need a gateway.
-fn with_gateway(guest: u8, max: u8, field: &str) -> Result<u8, Refusal> {
+fn with_gateway(guest: u8, max: u8, field: &str) -> Result<u8, DriverError> {
     let why = format!(
         "{guest} is not between 0 and {max}: without DHCP a gateway is needed, and only these interfaces support one"
     );
@@ -188,17 +189,17 @@ fn with_gateway(guest: u8, max: u8, field: &str) -> Result<u8, Refusal> {
 }
 
 /// Returns `number` if it is at most `most`, and otherwise a refusal of the field `what` below the interface, with the reason `why`.
-fn bounded(number: u8, most: u8, what: &str, why: String) -> Result<u8, Refusal> {
-    if number <= most { Ok(number) } else { Err(Refusal::invalid(format!("{INTERFACE}.{what}"), why)) }
+fn bounded(number: u8, most: u8, what: &str, why: String) -> Result<u8, DriverError> {
+    if number <= most { Ok(number) } else { Err(invalid(format!("{INTERFACE}.{what}"), why)) }
 }
 
 /// Reads the section of a virtual port group.
-fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> {
+fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, DriverError> {
     let group = section.interface.as_deref().unwrap_or("0");
     let number = group.parse().ok().filter(|number| (0..=3_u8).contains(number));
     let group = number.ok_or_else(|| {
         let why = format!("`{}` is not between \"0\" and \"3\"", group.chars().take(20).collect::<String>());
-        Refusal::invalid(format!("{INTERFACE}.virtualPortGroup.interface"), why)
+        invalid(format!("{INTERFACE}.virtualPortGroup.interface"), why)
     })?;
     let guest = up_to(section.guest_interface, 3, "virtualPortGroup.guestInterface")?;
     Ok(NetworkAttachment::PortGroup { group, guest })
@@ -206,15 +207,14 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, Refusal> 
 
 /// Reads the section of an internal port of the switch. Returns the attachment, `true` if it uses DHCP, and
 /// the path of the option for DHCP.
-fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), Refusal> {
+fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), DriverError> {
     let options = section.vlan_if.clone().unwrap_or_default();
     let (guest, place) = match options.guest_interface {
         Some(guest) => (guest, "appGigabitEthernet.vlanIf.guestInterface"),
         None => (section.guest_interface, "appGigabitEthernet.guestInterface"),
     };
     let guest = up_to(guest, 63, place)?;
-    let refused =
-        |what: &str, why: &str| Err(Refusal::invalid(format!("{INTERFACE}.appGigabitEthernet.{what}"), why));
+    let refused = |what: &str, why: &str| Err(invalid(format!("{INTERFACE}.appGigabitEthernet.{what}"), why));
     match (section.mode, options.vlan) {
         (PortMode::Trunk, 0) => refused("vlanIf.vlan", "a trunk needs the VLAN of the pods, 1 to 4094"),
         (PortMode::Access, 0) if !section.dhcp => {
@@ -244,7 +244,7 @@ mod tests {
             "driver": "XE", "address": "r1", "podCIDR": cidr, "xe": { "networking": { "interface": interface } },
         });
         let spec: DeviceSpec = serde_json::from_value(spec).unwrap();
-        PodNetwork::read(&spec).map_err(|refusal| staffetta_driver::DriverError::from(refusal).to_string())
+        PodNetwork::read(&spec).map_err(|refusal| refusal.to_string())
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use staffetta_driver::ExactQuantity;
 use staffetta_driver::app_hosting::ResourceLimits;
+use staffetta_driver::{DriverError, ExactQuantity};
 
-use super::refusal::Refusal;
+use super::refusal::{invalid, unsupported};
 use crate::model::config::ResourceProfile;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -82,13 +82,11 @@ pub(crate) struct AppResourceLimits {
 impl AppResourceLimits {
     /// Reads the defaults and maxima from a device specification. Refuses values above the range of the YANG module,
     /// and a default above the maximum.
-    pub(crate) fn read(limits: &ResourceLimits) -> Result<Self, Refusal> {
+    pub(crate) fn read(limits: &ResourceLimits) -> Result<Self, DriverError> {
         let bounded = |measure: Measure, default: &Option<String>, max: &Option<String>, what: &str| {
             let read = |text: &str, name: &str| {
                 let amount = measure.read(text).filter(|amount| *amount <= measure.max);
-                amount.ok_or_else(|| {
-                    Refusal::invalid(format!("resourceLimits.{name}"), out_of_range(text, measure))
-                })
+                amount.ok_or_else(|| invalid(format!("resourceLimits.{name}"), out_of_range(text, measure)))
             };
             let given = max.as_deref().map(|text| read(text, &format!("max{what}"))).transpose()?;
             let (max, max_limit_with_request) =
@@ -98,7 +96,7 @@ impl AppResourceLimits {
             let default = default.unwrap_or(measure.default.min(max));
             if default > max {
                 let why = format!("it is more than `resourceLimits.max{what}`");
-                return Err(Refusal::invalid(format!("resourceLimits.{path}"), why));
+                return Err(invalid(format!("resourceLimits.{path}"), why));
             }
             Ok(Measure { default, max, max_limit_with_request, ..measure })
         };
@@ -112,33 +110,30 @@ impl AppResourceLimits {
     /// Returns the resource profile of a container: for each resource the request, or else the limit, or else the
     /// device's default, also in place of 0. Refuses unknown resources and amounts above the maximum. `path` is the
     /// path of the container in the pod.
-    pub(super) fn profile(&self, path: &str, container: &Container) -> Result<ResourceProfile, Refusal> {
+    pub(super) fn profile(&self, path: &str, container: &Container) -> Result<ResourceProfile, DriverError> {
         let empty = BTreeMap::new();
         let resources = container.resources.as_ref();
         let requests = resources.and_then(|resources| resources.requests.as_ref()).unwrap_or(&empty);
         let limits = resources.and_then(|resources| resources.limits.as_ref()).unwrap_or(&empty);
         if resources.and_then(|resources| resources.claims.as_ref()).is_some_and(|claims| !claims.is_empty())
         {
-            return Err(Refusal::unsupported(format!("{path}.resources.claims"), "the device has no claims"));
+            return Err(unsupported(format!("{path}.resources.claims"), "the device has no claims"));
         }
         let known = |name: &String| {
             [CPU, MEMORY, STORAGE].iter().any(|measure| measure.names.contains(&name.as_str()))
         };
         if let Some(other) = requests.keys().chain(limits.keys()).find(|name| !known(name)) {
-            return Err(Refusal::unsupported(
-                format!("{path}.resources"),
-                format!("the device has no `{other}`"),
-            ));
+            return Err(unsupported(format!("{path}.resources"), format!("the device has no `{other}`")));
         }
         let read = |measure: Measure, words: &str, amounts| match amount_of(amounts, measure) {
             None => Ok(None),
             Some((name, Quantity(text))) => {
                 let amount = measure.read(text).filter(|amount| *amount <= measure.max);
                 let path = || format!("{path}.resources.{words}.{name}");
-                amount.map(Some).ok_or_else(|| Refusal::invalid(path(), out_of_range(text, measure)))
+                amount.map(Some).ok_or_else(|| invalid(path(), out_of_range(text, measure)))
             }
         };
-        let amount = |measure: Measure| {
+        let amount = |measure: Measure| -> Result<u64, DriverError> {
             let request = read(measure, "requests", requests)?.filter(|amount| *amount > 0);
             let max = if request.is_some() { measure.max_limit_with_request } else { measure.max };
             let limit = read(Measure { max, ..measure }, "limits", limits)?;
@@ -178,7 +173,7 @@ mod tests {
     fn profile(limits: &ResourceLimits, resources: &Value) -> Result<(u16, u16, u16, u16), String> {
         let container = json!({ "name": "app", "resources": resources });
         let container: Container = serde_json::from_value(container).unwrap();
-        let reported = |refusal: Refusal| staffetta_driver::DriverError::from(refusal).to_string();
+        let reported = |refusal: DriverError| refusal.to_string();
         let profile = AppResourceLimits::read(limits)
             .and_then(|limits| limits.profile("c", &container))
             .map_err(reported)?;

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use staffetta_driver::virtual_node::PodRequest;
-use staffetta_driver::{ClusterId, Owner};
+use staffetta_driver::{ClusterId, DriverError, Owner};
 
 use super::digest::digest;
 use super::fields::{check_pod, container_options};
@@ -14,7 +14,7 @@ use super::id::app_id;
 use super::image;
 use super::mark::AppMark;
 use super::network::PodNetwork;
-use super::refusal::Refusal;
+use super::refusal::{invalid, unsupported};
 use super::resources::AppResourceLimits;
 use super::run_options::Options;
 use crate::model::config::{RunOptions, body};
@@ -76,7 +76,7 @@ impl Translator {
 
     /// Translates a pod into applications. Returns a refusal with the path of the field if the device does not support
     /// the pod.
-    pub(crate) fn translate(&self, request: &PodRequest) -> Result<WantedPod, Refusal> {
+    pub(crate) fn translate(&self, request: &PodRequest) -> Result<WantedPod, DriverError> {
         let none = PodSpec::default();
         let spec = request.pod.spec.as_ref().unwrap_or(&none);
         check_pod(spec)?;
@@ -92,14 +92,14 @@ impl Translator {
     }
 
     /// Returns the application of the container at `position` in the pod: its package, resources, network and run options, with the ownership
-    /// mark among them. A [`Refusal`] names the field of the pod that a device cannot provide.
+    /// mark among them. The error names the field of the pod that a device cannot provide.
     fn app(
         &self,
         request: &PodRequest,
         spec: &PodSpec,
         position: usize,
         container: &Container,
-    ) -> Result<WantedApp, Refusal> {
+    ) -> Result<WantedApp, DriverError> {
         // As kubelets name a container in Events.
         let path = format!("spec.containers{{{}}}", container.name);
         let package = container.image.clone().unwrap_or_default();
@@ -115,13 +115,13 @@ impl Translator {
             position: Some(position),
             copied: false,
         };
-        let run_options = |mark: &AppMark| {
+        let run_options = |mark: &AppMark| -> Result<RunOptions, DriverError> {
             let mut options = Options::default();
-            mark.write(&mut options).map_err(|why| Refusal::unsupported("metadata", why))?;
+            mark.write(&mut options).map_err(|why| unsupported("metadata", why))?;
             container_options(&path, spec, container, &mut options)?;
             for variable in request.environment_of(&container.name) {
                 let value = format!("{}={}", variable.name, variable.value.expose_secret());
-                let unfit = |why| Refusal::unsupported(format!("{path}.env `{}`", variable.name), why);
+                let unfit = |why| unsupported(format!("{path}.env `{}`", variable.name), why);
                 options.packed("-e", &value).map_err(unfit)?;
             }
             Ok(options.finish())
@@ -176,19 +176,18 @@ fn form(container: &Container) -> String {
 
 /// Returns the name servers of the pod in the form of the configuration. Refuses more than the YANG module
 /// has leaves for.
-fn name_servers(spec: &PodSpec) -> Result<Value, Refusal> {
+fn name_servers(spec: &PodSpec) -> Result<Value, DriverError> {
     const PATH: &str = "spec.dnsConfig.nameservers";
     // The names are the module's own.
     let leaves = ["nameserver-0", "nameserver-1", "nameserver2", "nameserver-3", "nameseerver4"];
     let servers = spec.dns_config.as_ref().and_then(|dns| dns.nameservers.as_deref()).unwrap_or_default();
     if servers.len() > leaves.len() {
-        return Err(Refusal::unsupported(PATH, format!("the device takes at most {}", leaves.len())));
+        return Err(unsupported(PATH, format!("the device takes at most {}", leaves.len())));
     }
     let mut network = json!({});
     for (leaf, server) in leaves.into_iter().zip(servers) {
         let address: Option<IpAddr> = server.parse().ok();
-        network[leaf] =
-            json!(address.ok_or_else(|| Refusal::invalid(PATH, "one of them is not an IP address"))?);
+        network[leaf] = json!(address.ok_or_else(|| invalid(PATH, "one of them is not an IP address"))?);
     }
     Ok(network)
 }

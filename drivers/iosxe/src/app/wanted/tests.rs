@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use staffetta_driver::DriverError;
 use staffetta_driver::app_hosting::DeviceSpec;
 use staffetta_driver::virtual_node::EnvironmentVariable;
 
@@ -161,7 +160,7 @@ fn the_environment_comes_from_the_request_and_a_value_that_does_not_fit_is_refus
     let app = translator.translate(&request).unwrap().apps.remove(0).config(None, false);
     assert_eq!(run_options(&app).run_opts.last().unwrap().line_run_opts, "-e TOKEN=s3cret");
     request.environment = [("app".to_owned(), variable("two words"))].into();
-    let error = DriverError::from(translator.translate(&request).unwrap_err()).to_string();
+    let error = translator.translate(&request).unwrap_err().to_string();
     assert!(error.contains("spec.containers{app}.env `TOKEN`: ") && !error.contains("words"), "{error}");
 }
 
