@@ -52,7 +52,7 @@ impl ArkletCommand {
 /// command, module name and version. To keep that unambiguous, a base has at most one query of each kind and one change of each module in
 /// progress. Clones share the requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Operations(Arc<Mutex<HashMap<RequestId, Request>>>);
+pub(crate) struct Operations(Arc<Mutex<HashMap<RequestId, OpenRequest>>>);
 
 /// A base and the subject of a request to it.
 type RequestId = (NodeId, RequestSubject);
@@ -68,7 +68,7 @@ enum RequestSubject {
 
 /// A request in progress.
 #[derive(Debug)]
-struct Request {
+struct OpenRequest {
     command: ArkletCommand,
     /// The entry of the request in the request log, which is completed when the request ends.
     record: Option<RequestRecord>,
@@ -115,7 +115,7 @@ impl Operations {
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
         }
         let ended = CancellationToken::new();
-        let request = Request { command, record: None, _ended: ended.clone().drop_guard() };
+        let request = OpenRequest { command, record: None, _ended: ended.clone().drop_guard() };
         requests.insert(id.clone(), request);
         Ok(RequestInProgress { operations: self.clone(), id, command, ended })
     }

@@ -73,7 +73,7 @@ pub struct MqttTunnel {
 struct MqttState {
     options: MqttTunnelOptions,
     /// The part of the state that exists while the tunnel runs.
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<RunningTunnel>>,
     /// The current connection; `None` while there is none.
     link: Mutex<Option<LinkClient>>,
     /// The error of the last connection; `None` while the tunnel is connected, and before the first error.
@@ -87,7 +87,7 @@ struct MqttState {
 
 /// The part of the state that exists while the tunnel runs.
 #[derive(Debug)]
-struct Running {
+struct RunningTunnel {
     topics: Topics,
     sender: TunnelSender,
     /// The tasks that wait for the ends of commands, which end with the tunnel. [`Operations`] limits their number.
@@ -190,7 +190,8 @@ impl Tunnel for MqttTunnel {
             None
         };
         let topics = Topics::new(environment)?;
-        let running = Running { topics: topics.clone(), sender: sender.clone(), changes: JoinSet::new() };
+        let running =
+            RunningTunnel { topics: topics.clone(), sender: sender.clone(), changes: JoinSet::new() };
         *lock(&self.state.running) = Some(running);
         let _stopped = ClearOnDrop(&self.state.running);
         let client_id = format!("{}@@@{client_id}", options.client_prefix);

@@ -39,7 +39,7 @@ async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way()
 
     let (sender, _receiver) = channel(TunnelLimits::default());
     let (topics, changes) = (Topics::new("dev").unwrap(), JoinSet::new());
-    *lock(&tunnel.state.running) = Some(Running { topics, sender, changes });
+    *lock(&tunnel.state.running) = Some(RunningTunnel { topics, sender, changes });
     let error = load().await.unwrap_err();
     assert!(error.to_string().contains("there is no connection"), "{error}");
 
