@@ -385,8 +385,8 @@ impl TableState {
     ) {
         let until = now + EXHAUSTED_RETRY;
         // After any other error, it is not known whether the subnet has blocks, and each node tries for itself.
-        let was_exhausted = self.exhausted.remove(&(subnet.clone(), kind)).is_some();
-        if !is_exhausted && !(was_exhausted && has_got) {
+        let is_relieved = self.exhausted.remove(&(subnet.clone(), kind)).is_some() && has_got;
+        if !is_exhausted && !is_relieved {
             return;
         }
         for (name, node) in self.nodes.iter_mut().filter(|(_, node)| node.subnet == subnet) {
