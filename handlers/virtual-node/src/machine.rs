@@ -241,18 +241,17 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if the workloads have changed since the health was last asked for.
-    pub(crate) fn has_outdated_health(&self) -> bool {
-        lock(&self.state).health_outdated
+    /// Returns `true` if the health need not be asked for soon: there is one, heartbeats show that the machine runs, and the workloads
+    /// have not changed since the health was last asked for.
+    pub(crate) fn has_current_health(&self) -> bool {
+        let state = lock(&self.state);
+        let beats = state.reports.heartbeat_until(&self.policy).is_some_and(|until| until > Instant::now());
+        beats && state.view.health.is_some() && !state.health_outdated
     }
 
-    /// Records that the health is asked for. Returns `true` if it need not be asked for soon: there is one, and heartbeats show that the
-    /// machine runs.
-    pub(crate) fn health_asked(&self) -> bool {
-        let mut state = lock(&self.state);
-        state.health_outdated = false;
-        let beats = state.reports.heartbeat_until(&self.policy).is_some_and(|until| until > Instant::now());
-        beats && state.view.health.is_some()
+    /// Records that the health is about to be asked for.
+    pub(crate) fn asking_health(&self) {
+        lock(&self.state).health_outdated = false;
     }
 
     /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that changed, and of

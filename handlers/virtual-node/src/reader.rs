@@ -185,17 +185,18 @@ async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
     }
 }
 
-/// The times of the next reads of a machine.
+/// The times of the reads of a machine.
 struct ReadTimes {
-    /// The time of the next read of its health, which is earlier if its workloads change.
-    health: Instant,
+    /// The time of the last read of its health; `None` if the health is to be read with the next read.
+    health: Option<Instant>,
     /// The time by which its workloads are read even if its heartbeats arrive.
     workloads: Instant,
 }
 
 impl ReadTimes {
+    /// Returns the times of a machine of which everything is to be read now.
     fn now() -> Self {
-        Self { health: Instant::now(), workloads: Instant::now() }
+        Self { health: None, workloads: Instant::now() }
     }
 }
 
@@ -370,13 +371,15 @@ async fn read(shared: &Shared, machine: &Machine, times: &mut ReadTimes) -> Resu
     let back_end = back_end(shared, machine).await?;
     let interval = spread(shared.config.policy.health_interval, &machine.name, 0);
     let mut answered = false;
-    if times.health <= Instant::now() || machine.has_outdated_health() {
+    let reads = if machine.has_current_health() { READS_PER_HEALTH } else { 1 };
+    if times.health.is_none_or(|last| last + interval * reads <= Instant::now()) {
+        // Changes of the workloads from now on may not be in the answer.
+        machine.asking_health();
         if let Reply::Now(health) = back_end.health().await? {
             machine.reported_health(health);
             answered = true;
         }
-        let reads = if machine.health_asked() { READS_PER_HEALTH } else { 1 };
-        times.health = Instant::now() + interval * reads;
+        times.health = Some(Instant::now());
     }
     if let Reply::Now(workloads) = back_end.inventory().await? {
         machine.reported_inventory(&workloads);

@@ -307,10 +307,24 @@ async fn the_health_is_read_rarely_while_heartbeats_arrive_and_again_after_a_cha
     assert!((7..=11).contains(&reads), "{reads} without heartbeats, one in 30 to 40 s");
     world.pass(600, Sends { heartbeats: true, answers: true }).await;
     let reads = health_reads();
-    assert!((4..=6).contains(&reads), "{reads} with heartbeats, one in 150 s");
+    assert!((3..=4).contains(&reads), "{reads} with heartbeats, one in 135 to 200 s");
     world.shared.node_store.inventory("b1", &HostedPods::from([workload("u1", true)]));
     world.pass(33, Sends { heartbeats: true, answers: true }).await;
     assert_eq!(health_reads(), 1, "with the next read after a change");
+    world.pass(60, Sends { heartbeats: false, answers: true }).await;
+    assert!(health_reads() > 0, "the heartbeats have stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_the_workloads_do_not_shorten_the_interval_of_the_health() {
+    let world = ReporterWorld::new();
+    for change in 0..60 {
+        world.pass(5, Sends { heartbeats: false, answers: true }).await;
+        let workload = workload("u1", change % 2 == 0);
+        world.shared.node_store.inventory("b1", &HostedPods::from([workload]));
+    }
+    let reads = world.source.0.health.load(Ordering::Relaxed);
+    assert!((7..=11).contains(&reads), "{reads} in 300 s");
 }
 
 #[tokio::test(start_paused = true)]
