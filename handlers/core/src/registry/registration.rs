@@ -139,9 +139,10 @@ impl<H: Send + Sync + 'static> Registration<H> {
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
         for route in other.erased.routes {
+            let of = route.kind.as_ref().map_or("trigger".into(), |kind| format!("kind {}", kind.name));
             assert!(
                 self.erased.route(route.type_id).is_none(),
-                "two joined handlers have the same kind or trigger"
+                "two joined handlers have the same {of}: only one of them may be registered for it"
             );
             self.erased.routes.push(route);
         }

@@ -148,13 +148,17 @@ where
     }
 
     /// Returns the resourceVersion that the last write of this process produced, if `object` is older and the watch event of that write
-    /// is still expected. Otherwise forgets that write.
+    /// is still expected. Otherwise forgets that write. An object without a resourceVersion counts as older.
     fn newer_write(&self, object: &K) -> Option<u64> {
         let meta = object.meta();
         let (uid, seen) = (meta.uid.as_ref()?, version(meta.resource_version.as_deref()));
         let is_over = |echo: &Echo| seen >= Some(echo.version) || echo.written.elapsed() >= ECHO_TIME;
-        self.echoes.remove_if(uid, |_, echo| is_over(echo));
-        self.echoes.get(uid).map(|echo| echo.version)
+        // The guard of the entry ends with the closure, before the entry is removed.
+        let newer = self.echoes.get(uid).map(|echo| (!is_over(&echo)).then_some(echo.version))?;
+        if newer.is_none() {
+            self.echoes.remove_if(uid, |_, echo| is_over(echo));
+        }
+        newer
     }
 
     /// Forgets the last write of a deleted object.
