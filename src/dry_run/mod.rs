@@ -143,7 +143,7 @@ impl<'a> Planner<'a> {
         }
         let newer = std::mem::take(&mut *lock(&self.newer));
         let changed: Vec<_> =
-            newer.into_values().filter_map(|object| self.modified(&kinds, object)).collect();
+            newer.into_values().filter_map(|object| self.modified(&kinds, object.changed)).collect();
         index(&handlers, &changed);
         for handler in &handlers {
             handler.handle(changed.iter().cloned(), concurrency).await;

@@ -72,9 +72,10 @@ fn compare(
 }
 
 /// Changes `newer` in the same way as its object changes from `before` to `after`. The items of a list are added and removed one by one,
-/// because a list such as the finalizers has several owners.
+/// because a list such as the finalizers has several owners; an added item replaces an item with the same UID, type or name.
 pub(super) fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
     match (newer, after) {
+        (newer, after) if newer == before => *newer = after.clone(),
         (Value::Object(newer), Value::Object(after)) => {
             for (name, after) in after.iter().filter(|(name, after)| before[name.as_str()] != **after) {
                 apply_changes(newer.entry(name).or_insert(Value::Null), &before[name], after);
@@ -83,12 +84,18 @@ pub(super) fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
         }
         (Value::Array(newer), Value::Array(after)) => {
             let before = before.as_array().map_or(&[][..], Vec::as_slice);
-            newer.retain(|item| after.contains(item) || !before.contains(item));
-            let added = after.iter().filter(|item| !before.contains(item)).cloned().collect::<Vec<_>>();
-            newer.extend(added);
+            let added = after.iter().filter(|item| !before.contains(item));
+            let is_replaced = |item: &Value| added.clone().any(|added| identity(added) == identity(item));
+            newer.retain(|item| (after.contains(item) || !before.contains(item)) && !is_replaced(item));
+            newer.extend(added.clone().cloned());
         }
         (newer, after) => *newer = after.clone(),
     }
+}
+
+/// Returns the part of an item of a list that distinguishes the item from the others: its UID, its type or its name, or the whole item.
+fn identity(item: &Value) -> &Value {
+    ["uid", "type", "name"].into_iter().find_map(|field| item.get(field)).unwrap_or(item)
 }
 
 /// Adds each changed finalizer to `found` as a change of its own, because finalizers are a set with several owners. `named` are the
@@ -199,6 +206,26 @@ mod tests {
         }
         let expected = json!({ "resourceVersion": "2", "annotations": { "kept": "2", "a": "1" }, "finalizers": ["a/b", "c/d"] });
         assert_eq!(newer, json!({ "spec": {}, "metadata": expected }));
+    }
+
+    #[test]
+    fn an_item_that_two_writes_add_or_change_is_there_once() {
+        let stored = json!({ "finalizers": [], "conditions": [{ "type": "A", "status": "0" }, { "type": "B", "status": "0" }] });
+        let mut newer = stored.clone();
+        for status in ["1", "2"] {
+            let conditions = json!([{ "type": "A", "status": status }, { "type": "B", "status": "0" }]);
+            apply_changes(&mut newer, &stored, &json!({ "finalizers": ["a/b"], "conditions": conditions }));
+        }
+        let conditions = json!([{ "type": "B", "status": "0" }, { "type": "A", "status": "2" }]);
+        assert_eq!(newer, json!({ "finalizers": ["a/b"], "conditions": conditions }));
+    }
+
+    #[test]
+    fn the_order_of_a_list_that_one_write_changes_is_kept() {
+        let (stored, written) = (json!(["a", "b"]), json!(["b", "a", "a"]));
+        let mut newer = stored.clone();
+        apply_changes(&mut newer, &stored, &written);
+        assert_eq!(newer, written);
     }
 
     #[test]

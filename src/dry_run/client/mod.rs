@@ -25,8 +25,16 @@ use crate::lock::lock;
 /// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
 
-/// Objects by UID, each in the state that all accepted writes to it together would produce, or that was read after a conflict.
-pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, Value>>>;
+/// Objects that accepted writes would change or that were read after a conflict, by UID.
+pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, NewerObject>>>;
+
+/// An object that accepted writes would change.
+pub(super) struct NewerObject {
+    /// The state that the server stores, as it was last read.
+    stored: Value,
+    /// The state that all accepted writes together would produce.
+    pub(super) changed: Value,
+}
 
 /// Wraps `client`: writes are sent as dry runs and added to `log`; the objects in their new state are added to `newer`.
 pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> Client {
@@ -122,10 +130,17 @@ impl DryRunClient {
     /// Records the new state `after` of an object whose stored state is `before`, so that the handlers get it once more. The server stores
     /// nothing, so that `after` lacks the changes of earlier writes, which are kept here.
     fn changed(&self, target: &WriteTarget, before: Option<&Value>, after: &Value) {
-        if let Some(uid) = after["metadata"]["uid"].as_str().filter(|_| target.is_object()) {
-            let (mut newer, before) = (lock(&self.newer), before.unwrap_or(&Value::Null));
-            apply_changes(newer.entry(uid.to_owned()).or_insert_with(|| before.clone()), before, after);
+        let Some(uid) = after["metadata"]["uid"].as_str().filter(|_| target.is_object()) else { return };
+        let (mut newer, before) = (lock(&self.newer), before.unwrap_or(&Value::Null));
+        let unchanged = || NewerObject { stored: before.clone(), changed: before.clone() };
+        let NewerObject { stored, changed } = newer.entry(uid.to_owned()).or_insert_with(unchanged);
+        if stored != before {
+            // Another program has changed the object.
+            let mut both = before.clone();
+            apply_changes(&mut both, stored, changed);
+            (*stored, *changed) = (before.clone(), both);
         }
+        apply_changes(changed, before, after);
     }
 
     /// Records a call that cannot be made without effect, and responds to it with 405.

@@ -100,7 +100,7 @@ impl World {
     }
 
     fn newer(&self) -> Vec<Value> {
-        std::mem::take(&mut *self.newer.lock().unwrap()).into_values().collect()
+        std::mem::take(&mut *self.newer.lock().unwrap()).into_values().map(|object| object.changed).collect()
     }
 }
 
@@ -136,6 +136,22 @@ async fn the_handlers_get_an_object_with_all_accepted_writes() {
     assert_eq!(newer[0]["metadata"]["annotations"], json!({ "a": "1", "b": "1", "theirs": "1" }));
     let finalizers = json!(["their/own", "staffetta.dev/vif", "staffetta.dev/policy"]);
     assert_eq!(newer[0]["metadata"]["finalizers"], finalizers);
+}
+
+#[tokio::test]
+async fn accepted_writes_are_kept_when_another_program_changes_the_object() {
+    let world = World::new();
+    world.patch(json!({ "metadata": { "annotations": { "a": "1" } } })).await.unwrap();
+    {
+        let metadata = &mut world.server.pod.lock().unwrap()["metadata"];
+        metadata["resourceVersion"] = json!("8");
+        metadata["annotations"]["theirs"] = json!("2");
+    }
+    world.server.answers(409, status(409, "Conflict", "changed"));
+    world.patch(json!({ "metadata": { "resourceVersion": "7" } })).await.unwrap_err();
+    let metadata = &world.newer()[0]["metadata"];
+    assert_eq!(metadata["resourceVersion"], "8", "the next write is not a conflict");
+    assert_eq!(metadata["annotations"], json!({ "a": "1", "theirs": "2" }));
 }
 
 #[tokio::test]
