@@ -37,8 +37,7 @@ impl Diagnostics {
                 .map(move |done| done.map(|()| vec![Finding::ok(format!("{name} answers"), "")]));
             findings(name, run.boxed())
         });
-        let diagnoses =
-            self.diagnoses.iter().map(|diagnosis| findings(&diagnosis.name, (diagnosis.run)()));
+        let diagnoses = self.diagnoses.iter().map(|diagnosis| findings(&diagnosis.name, (diagnosis.run)()));
         readiness.chain(diagnoses)
     }
 }

@@ -183,7 +183,9 @@ async fn a_filter_holds_for_the_handlers_that_were_joined_before_it() {
 }
 
 #[test]
-#[should_panic(expected = "two joined handlers have the same kind Pod: only one of them may be registered for it")]
+#[should_panic(
+    expected = "two joined handlers have the same kind Pod: only one of them may be registered for it"
+)]
 fn joined_handlers_have_different_kinds() {
     let of_pods = || Registration::new(Slow(Log::default())).on::<Pod>().erase();
     drop(of_pods().join(of_pods()));
