@@ -179,10 +179,11 @@ fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     cluster.certificate_authority.as_ref().map(PathBuf::from)
 }
 
-/// Parses the URL of an API server; fails unless its scheme is `http` or `https`.
+/// Parses the URL of an API server; fails unless its scheme is `http` or `https` and it has a host.
 fn server_url(url: &str) -> Result<http::Uri, ConnectError> {
-    let parsed =
-        url.parse().ok().filter(|url: &http::Uri| matches!(url.scheme_str(), Some("http" | "https")));
+    let parsed = url.parse().ok().filter(|url: &http::Uri| {
+        matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())
+    });
     parsed.ok_or_else(|| ConnectError::ApiRoot(url.to_owned()))
 }
 
@@ -309,7 +310,7 @@ mod tests {
         let host = async |root| connection(Some(&path), root).await.map(|connection| connection.host);
         assert_eq!(host(None).await.unwrap(), "10.96.0.1");
         assert_eq!(host(Some("http://192.0.2.1:6443")).await.unwrap(), "192.0.2.1:6443");
-        for wrong in ["192.0.2.1:6443", "ftp://192.0.2.1", "http://[", ""] {
+        for wrong in ["192.0.2.1:6443", "ftp://192.0.2.1", "http://:6443", "http://[", ""] {
             assert!(matches!(host(Some(wrong)).await, Err(ConnectError::ApiRoot(_))), "{wrong}");
         }
     }

@@ -60,7 +60,9 @@ fn parses<T: FromStr>(text: &str) -> bool {
 /// Returns `true` for a URL with the scheme `http` or `https` and a host.
 fn is_http_url(text: &str) -> bool {
     let uri = text.parse::<http::Uri>().ok();
-    uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some())
+    uri.is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+    })
 }
 
 /// Creates a format whose check is `accepts`.
@@ -122,6 +124,7 @@ mod tests {
             ("ipv4-network", "10.0.0.0/8", "fd00::/48"),
             ("ipv6-network", "fd00::/48", "10.0.0.0/33"),
             ("http-url", "https://collector:4318/otlp", "collector:4318"),
+            ("http-url", "http://192.0.2.1", "http://:4318"),
             ("dns-label", "cluster-2", "Cluster_2"),
             ("dns-label", "2", "-2"),
             ("label-selector", "team=net,env in (a,b),!legacy", "team in net"),

@@ -77,6 +77,19 @@ pub enum UninstallError {
         "a controller runs ({0}), and would add the finalizers again: scale its Deployment to 0 first, or pass --stop DEPLOYMENT"
     )]
     Running(String),
+    /// A replica still holds a Lease, although the Deployment was scaled to zero or does not exist.
+    #[error(
+        "a controller still runs ({holder}) after {} s: check that it belongs to the Deployment `{name}`, or raise --timeout",
+        timeout.as_secs()
+    )]
+    StillRunning {
+        /// The holder of the Lease.
+        holder: String,
+        /// The name of the Deployment.
+        name: String,
+        /// The time limit.
+        timeout: Duration,
+    },
     /// The leader election is disabled, and no Deployment is given.
     #[error(
         "without a leader election (`leader_election.enabled`), no Lease shows if a controller runs: pass --stop DEPLOYMENT"

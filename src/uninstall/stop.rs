@@ -68,9 +68,15 @@ pub(super) async fn stop(
             continue;
         };
         was_free = false;
-        // The first one is the observation of an earlier renewal.
-        if options.stop.is_none() && renewals > 1 || began.elapsed() > options.timeout {
-            return Err(UninstallError::Running(holder));
+        let late = began.elapsed() > options.timeout;
+        match &options.stop {
+            // The first one is the observation of an earlier renewal.
+            None if late || renewals > 1 => return Err(UninstallError::Running(holder)),
+            Some(name) if late => {
+                let (name, timeout) = (name.clone(), options.timeout);
+                return Err(UninstallError::StillRunning { holder, name, timeout });
+            }
+            _ => {}
         }
         sleep(POLL).await;
     }
@@ -167,32 +173,53 @@ mod tests {
         serde_json::from_value(json!({ "metadata": { "uid": "u1" }, "spec": spec })).unwrap()
     }
 
-    /// The options for an installation without a leader election, and a client of an API server whose Deployment loses its last pod at
-    /// `gone`.
-    fn unelected(gone: Instant) -> (Configuration, Client) {
+    /// The options for an installation with or without a leader election, and a client of an API server whose Lease has the holder
+    /// `replica-2`, and whose Deployment `web` loses its last pod at `gone`.
+    fn installation(election: bool, gone: Instant) -> (Configuration, Client) {
         let mut registry = Registry::default();
         config::register(&mut registry);
         let schema = FileSchema::assemble(&registry).unwrap();
-        let disabled = ("STAFFETTA_LEADER_ELECTION__ENABLED".into(), "false".into());
+        let variable = ("STAFFETTA_LEADER_ELECTION__ENABLED".into(), election.to_string().into());
         let answer = move |request: Request<Body>| async move {
-            let document = if request.uri().path().ends_with("/scale") {
+            let path = request.uri().path();
+            let document = if path.ends_with("/web/scale") {
                 json!({ "metadata": {}, "status": { "replicas": 0, "selector": "app=web" } })
-            } else if request.uri().path().ends_with("/pods") {
+            } else if path.ends_with("/scale") {
+                json!({ "metadata": {}, "status": "Failure", "reason": "NotFound", "code": 404 })
+            } else if path.ends_with("/pods") {
                 let pods = if Instant::now() < gone { json!([{ "metadata": {} }]) } else { json!([]) };
                 json!({ "metadata": {}, "items": pods })
+            } else if election && !path.ends_with("/leases") {
+                json!(lease("replica-2", "2026-01-01T00:00:00.000000Z"))
             } else {
                 json!({ "metadata": {}, "items": [] })
             };
-            Ok::<_, Infallible>(Response::new(Body::from(document.to_string().into_bytes())))
+            let status = document["code"].as_u64().map_or(200, |code| code as u16);
+            let response = Response::builder().status(status);
+            Ok::<_, Infallible>(response.body(Body::from(document.to_string().into_bytes())).unwrap())
         };
         let client = Client::new(service_fn(move |request| Box::pin(answer(request))), "default");
-        (Configuration::load(&schema, None, [disabled]).unwrap(), client)
+        (Configuration::load(&schema, None, [variable]).unwrap(), client)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_does_not_stop_is_named_with_the_deployment_that_was_scaled() {
+        let (configuration, client) = installation(true, Instant::now());
+        for name in ["web", "wbe"] {
+            let timeout = Duration::from_secs(5);
+            let options = UninstallOptions { apply: true, stop: Some(name.to_owned()), timeout };
+            let error = stop(&configuration, &client, "c", &options).await.unwrap_err().to_string();
+            let expected = format!(
+                "a controller still runs (replica-2) after 5 s: check that it belongs to the Deployment `{name}`"
+            );
+            assert!(error.starts_with(&expected), "{error}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn without_an_election_the_deployment_is_required_and_its_pods_are_waited_for() {
         let began = Instant::now();
-        let (configuration, client) = unelected(began + Duration::from_secs(30));
+        let (configuration, client) = installation(false, began + Duration::from_secs(30));
         let stopped = async |deployment: Option<&str>, timeout| {
             let options = UninstallOptions {
                 apply: true,
