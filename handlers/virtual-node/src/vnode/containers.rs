@@ -9,17 +9,13 @@ use staffetta_driver::tunnel::{
     ContainerOperationResponseData, ContainerState, ContainerStatusData, OperationResponseResult, PodKey,
 };
 use staffetta_driver::{ContainerKey, Owner, RequestLog};
-use staffetta_handler::BackoffPolicy;
 use tokio::time::Instant;
 
 use super::operation::ContainerAction;
 use super::tracker::{OperationOutcome, TrackedOperation};
+use failure::{MAX_DELAY, OperationFailure};
 
-/// The delays after failures of an operation, up to the maximum that kubelets have.
-const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10), MAX_DELAY);
-
-/// The maximum delay after a failure of an operation.
-const MAX_DELAY: Duration = Duration::from_secs(300);
+mod failure;
 
 /// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
 const STALE_REPORT_WINDOW: Duration = Duration::from_secs(5);
@@ -81,18 +77,6 @@ struct PendingOperation {
     requests: Arc<RequestLog>,
     /// The record of the operation in the tracker; `None` if no pod has requested it.
     tracked: Option<TrackedOperation>,
-}
-
-/// The last failed operation on a container, and the time of the next attempt.
-#[derive(Debug)]
-struct OperationFailure {
-    /// The number of failures since the container was last started.
-    count: u32,
-    retry_at: Instant,
-    reason: String,
-    message: String,
-    /// The requests of the operation.
-    requests: Arc<RequestLog>,
 }
 
 /// The next step for a container.
@@ -382,14 +366,7 @@ impl BaseContainer {
     /// Records a failure of an operation. The next attempt follows after a back-off.
     fn fail(&mut self, reason: &str, message: &str, requests: Arc<RequestLog>, now: Instant) {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        let reason = if is_reason(reason) { reason } else { "OperationFailed" };
-        self.failure = Some(OperationFailure {
-            count: count.saturating_add(1),
-            retry_at: now + BACKOFF.requeue_delay(count, None),
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            requests,
-        });
+        self.failure = Some(OperationFailure::new(count, reason, message, requests, now));
     }
 
     /// Records the status of this container in a report; `None` if the report does not contain the container. The operation in progress
@@ -439,12 +416,6 @@ impl PendingOperation {
             tracked.end(outcome);
         }
     }
-}
-
-/// Returns `true` for a text that may be the reason of a waiting container.
-fn is_reason(text: &str) -> bool {
-    let starts = text.starts_with(|first: char| first.is_ascii_alphabetic());
-    starts && text.len() <= 64 && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
 #[cfg(test)]
