@@ -194,7 +194,7 @@ mod tests {
             } else {
                 json!({ "metadata": {}, "items": [] })
             };
-            let status = document["code"].as_u64().map_or(200, |code| code as u16);
+            let status = if document["code"].is_null() { 200 } else { 404 };
             let response = Response::builder().status(status);
             Ok::<_, Infallible>(response.body(Body::from(document.to_string().into_bytes())).unwrap())
         };
