@@ -21,13 +21,13 @@ pub(crate) struct AccessKeys {
     pub(crate) expires: Option<SystemTime>,
 }
 
-/// The access keys in the form of STS, of agents, and of programs that print them.
+/// The access keys in the form of STS and of programs that print them (`SessionToken`), and of agents (`Token`).
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct IssuedKeys {
     access_key_id: String,
     secret_access_key: String,
-    #[serde(alias = "SessionToken")]
+    session_token: Option<String>,
     token: Option<String>,
     expiration: Option<Timestamp>,
 }
@@ -37,7 +37,7 @@ impl From<IssuedKeys> for AccessKeys {
         Self {
             id: keys.access_key_id,
             secret: keys.secret_access_key.into(),
-            token: keys.token.map(SecretString::from),
+            token: keys.session_token.or(keys.token).map(SecretString::from),
             expires: keys.expiration.map(SystemTime::from),
         }
     }

@@ -110,7 +110,7 @@ impl LoadBalancers {
         if self.by_id.values().any(|balancer| balancer.tree.vip == spec.vip) {
             return Err(DriverError::new(Reason::Conflict, STEP).detail(format!("{} is in use", spec.vip)));
         }
-        // As in the other world, one protocol that nobody serves spoils the whole tree.
+        // As in Octavia, one protocol that nobody serves spoils the whole tree.
         let whole =
             spec.listeners.iter().all(|listener| !self.disabled_protocols.contains(&listener.at.protocol));
         let (id, port) = (self.ids.next(1), self.ids.next(5));

@@ -129,7 +129,7 @@ impl MemoryPrefixes {
         &self.faults
     }
 
-    /// Makes the next successful assignment assign at most this number of blocks.
+    /// Makes the next assignment to an interface with a free slot assign at most this number of blocks.
     pub fn limit_next_assignment(&self, most: usize) {
         self.cloud().next_limit = Some(most);
     }

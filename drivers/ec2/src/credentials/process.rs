@@ -96,6 +96,9 @@ mod tests {
         let printed = print(whole).await.unwrap();
         assert_eq!((printed.id.as_str(), printed.secret.expose_secret()), ("ASIA", "hunter2"));
         assert!(printed.token.is_some() && printed.expires.is_some());
+        let both =
+            print(&whole.replace("\"SessionToken\"", "\"Token\":\"of an agent\",\"SessionToken\"")).await;
+        assert_eq!(both.unwrap().token.unwrap().expose_secret(), "t");
         let lasting = print(r#"{"Version":1,"AccessKeyId":"A","SecretAccessKey":"s"}"#).await.unwrap();
         assert!(lasting.token.is_none() && lasting.expires.is_none());
         for text in ["hunter2", r#"{"Version":2,"AccessKeyId":"A","SecretAccessKey":"hunter2"}"#] {
