@@ -1,6 +1,6 @@
 //! The requests to bases that wait for an answer.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use staffetta_driver::tunnel::{ContainerOperationResponseData, NodeId, SendError, TunnelSender};
@@ -14,7 +14,7 @@ use crate::lock::lock;
 const CHANGES_PER_BASE: usize = 16;
 
 /// A command of Arklet (the agent in a base) that this crate sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ArkletCommand {
     /// The base reports its health.
     Health,
@@ -52,13 +52,13 @@ impl ArkletCommand {
 /// command, module name and version. To keep that unambiguous, a base has at most one query of each kind and one change of each module in
 /// progress. Clones share the requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Operations(Arc<Mutex<HashMap<RequestId, OpenRequest>>>);
+pub(crate) struct Operations(Arc<Mutex<BTreeMap<RequestId, OpenRequest>>>);
 
-/// A base and the subject of a request to it.
+/// A base and the subject of a request to it. Sorted, the requests of a base are next to each other.
 type RequestId = (NodeId, RequestSubject);
 
 /// The subject of a request to a base, of which one request is in progress at a time.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RequestSubject {
     /// The state of the base, which a query of this kind asks for.
     State(ArkletCommand),
@@ -108,9 +108,7 @@ impl Operations {
             let error = DriverError::new(Reason::Conflict, command.step());
             return Err(error.detail(format!("{what} is under way")));
         }
-        let is_change =
-            |(of, subject): &&RequestId| of == base && matches!(subject, RequestSubject::Module(_));
-        if module.is_some() && requests.keys().filter(is_change).count() >= CHANGES_PER_BASE {
+        if module.is_some() && changes_of(base, &requests).count() >= CHANGES_PER_BASE {
             let error = DriverError::new(Reason::Queued, command.step());
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
         }
@@ -136,7 +134,11 @@ impl Operations {
 
     /// Ends all changes of modules of a base, without an answer.
     pub(crate) fn stop(&self, base: &NodeId) {
-        lock(&self.0).retain(|(of, subject), _| of != base || matches!(subject, RequestSubject::State(_)));
+        let mut requests = lock(&self.0);
+        let changes: Vec<_> = changes_of(base, &requests).cloned().collect();
+        for id in changes {
+            requests.remove(&id);
+        }
     }
 }
 
@@ -175,6 +177,16 @@ impl Drop for RequestInProgress {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Returns the changes of modules of a base that are in progress.
+fn changes_of<'r>(
+    base: &NodeId,
+    requests: &'r BTreeMap<RequestId, OpenRequest>,
+) -> impl Iterator<Item = &'r RequestId> {
+    let first = (base.clone(), RequestSubject::Module(ContainerKey::from("")));
+    let of_base = base.clone();
+    requests.range(first..).map(|(id, _)| id).take_while(move |(of, _)| *of == of_base)
 }
 
 /// Passes the answer to a command that changes a module on to the receiver of the tunnel.
