@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::PoolKind;
 use super::attempt::{AttemptBackoff, Grown, Shortfall};
-use super::kind::PoolKind;
 use super::policy::{PoolCounts, SizeChange, SizePolicy};
 use super::warm_pool::{Group, Growing, WarmPool};
 

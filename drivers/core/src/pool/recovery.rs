@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::kind::PoolKind;
+use super::PoolKind;
 use super::warm_pool::WarmPool;
 
 /// The properties of a group that exists in the external system.

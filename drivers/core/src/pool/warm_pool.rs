@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::attempt::AttemptBackoff;
 use super::demand::Demand;
-use super::kind::{Candidate, PoolKind};
 use super::policy::SizePolicy;
+use super::{Candidate, PoolKind};
 
 /// A pool of interchangeable items. The caller executes the actions that [`plan`](Self::plan) returns.
 ///

@@ -1,16 +1,123 @@
-//! VIF pools, which keep VIFs ready in front of a VIF driver.
+//! VIF pools, which keep VIFs ready in front of a VIF driver: the traits of a pool and of its driver, and the pools themselves.
 
 mod bulk;
-mod driver;
 mod multi;
 mod nodes;
 mod noop;
 mod warm;
 
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::error::DriverError;
+use crate::id::{NetworkId, SecurityGroupId, VifId};
+use crate::owner::{Owned, Owner};
+use crate::pod::PodVifDriver;
+use crate::vif::Vif;
+
 pub use self::bulk::{BulkVifDriver, BulkVifRequest, BulkVifResult, PooledVif, PooledVifList, VifPoolKey};
-pub use self::driver::{PoolClaim, VifPoolDriver, VifPoolObserver};
 pub use self::multi::MultiVifPool;
 pub(crate) use self::nodes::NodeIndex;
 pub use self::nodes::NodeInfo;
 pub use self::noop::NoopVifPool;
 pub use self::warm::{IsLeader, VifPoolMetrics, VifPoolPolicy, WarmVifPool};
+
+/// A [`PodVifDriver`] in front of another one, which may create VIFs before they are requested.
+///
+/// The ownership mark of a pooled VIF names the cluster and no owner. [`NoopVifPool`](crate::NoopVifPool) keeps no VIFs ready,
+/// [`WarmVifPool`](crate::WarmVifPool) as many as its [`VifPoolPolicy`](crate::VifPoolPolicy) requires. The default methods are
+/// those of a pool that keeps none.
+///
+/// ```
+/// use std::sync::Arc;
+/// use staffetta_driver::{NoopVifPool, PodVifDriver, VifPoolDriver};
+///
+/// fn without_a_pool(vifs: Arc<dyn PodVifDriver>) -> Arc<dyn VifPoolDriver> {
+///     Arc::new(NoopVifPool::new(vifs))
+/// }
+/// ```
+#[async_trait]
+pub trait VifPoolDriver: PodVifDriver {
+    /// Returns `true` if the pool's own in-memory records contain the VIF, free or in use. Annotations of pods do not count,
+    /// since others may change them.
+    fn contains_vif(&self, vif: &VifId) -> bool {
+        let _ = vif;
+        false
+    }
+
+    /// Returns the claim of the pod `owner` to `vif`, which its annotation contains, according to the pool's in-memory records.
+    fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
+        let _ = (owner, vif);
+        PoolClaim::NotPooled
+    }
+
+    /// Returns the name of the VIF driver for pods on the node; `None` if it is the same for all nodes.
+    fn vif_driver_of_node(&self, node: &str) -> Option<String> {
+        let _ = node;
+        None
+    }
+
+    /// Notifies the pool that another component changes the security groups of a VIF: `None` before the change, after which the
+    /// groups are unknown, and the new groups after it succeeded. Without this call, the next pod could get a VIF with the groups
+    /// of the previous one.
+    fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
+        let _ = (vif, security_groups);
+    }
+
+    /// Returns the receiver of the cluster events that the pool needs before it hands out VIFs; `None` if it needs none.
+    fn observer(&self) -> Option<&dyn VifPoolObserver> {
+        None
+    }
+
+    /// Deletes the VIFs in `network` that no pod uses, because the network will be deleted, and creates no more VIFs there until
+    /// the next request. Fails with [`Conflict`](crate::Reason::Conflict) while VIFs are in use, being created or being deleted.
+    async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
+        let _ = network;
+        Ok(())
+    }
+}
+
+/// The claim of a pod to a VIF in its annotation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolClaim {
+    /// The VIF does not belong to the pool.
+    NotPooled,
+    /// The pod uses the VIF: the pool handed it out to this pod, or the annotation contained it when the pool
+    /// was started.
+    Held,
+    /// No other pod uses the VIF, but the annotation contains it only since after the start of the pool.
+    /// Another process may have handed it out, or a user may have changed the annotation. The caller decides
+    /// whether the claim is valid, by this key of the VIF.
+    Late(VifPoolKey),
+    /// Another pod uses the VIF, the pool is about to delete it, or its properties in the annotation are wrong.
+    Refused,
+}
+
+/// Receives the cluster events that a VIF pool needs. The pool must know the annotations of pods, because they are the only
+/// record of the pod that uses a pooled VIF.
+///
+/// At startup, the caller first calls [`resync`](Self::resync), and [`pod_vifs`](Self::pod_vifs) for each existing pod, and then
+/// [`start`](Self::start). Before `start` the pool hands out no VIFs. A VIF that exists at that time and is in no pod's
+/// annotation is free: a previous process may have handed it out and ended before it wrote the annotation.
+#[async_trait]
+pub trait VifPoolObserver: Send + Sync {
+    /// Lists the VIFs that exist, compares the pool with them, and returns those with an owner, as [`PodVifDriver::vifs`] does, so
+    /// that the caller need not list them again. It is repeated with every garbage collection. VIFs that are missing then were
+    /// deleted by others, and are not handed out any more.
+    async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError>;
+
+    /// Records the VIFs in the annotation of `pod`. It is called for each event of the pod, in order. It runs within the watch and
+    /// must not block.
+    ///
+    /// Of several pods whose annotations contain the same VIF, one keeps it: the one to which the pool handed it out; otherwise the
+    /// one whose annotation contained it at the start, then the one whose `status.podIP` is an address of the VIF, and then the
+    /// oldest. [`claim`](VifPoolDriver::claim) is refused to the others.
+    fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]);
+
+    /// Starts the pool, after all existing pods and nodes were recorded. Later calls do nothing.
+    fn start(&self);
+
+    /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`. It runs within the
+    /// watch and must not block.
+    fn node_changed(&self, name: &str, facts: Option<&NodeInfo>);
+}

@@ -1,6 +1,6 @@
 //! A VIF pool that contains one pool for each VIF driver.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,17 +96,18 @@ impl MultiVifPool {
         F: Future<Output = Result<Vec<Owned<Vif>>, DriverError>>,
     {
         let lists = join_all(self.pools.values().map(&list)).await;
-        let (mut own, mut others) = (Vec::new(), Vec::new());
+        let mut listed = BTreeMap::new();
         for (pool, list) in self.pools.values().zip(lists) {
             for marked in list? {
-                let is_own = Arc::ptr_eq(pool, self.of_vif(&marked.resource));
-                if is_own { &mut own } else { &mut others }.push(marked);
+                let id = marked.resource.id.clone();
+                if Arc::ptr_eq(pool, self.of_vif(&marked.resource)) {
+                    listed.insert(id, marked);
+                } else {
+                    listed.entry(id).or_insert(marked);
+                }
             }
         }
-        own.append(&mut others);
-        let mut ids = HashSet::new();
-        own.retain(|marked: &Owned<Vif>| ids.insert(marked.resource.id.clone()));
-        Ok(own)
+        Ok(listed.into_values().collect())
     }
 
     fn observers(&self) -> impl Iterator<Item = &dyn VifPoolObserver> {

@@ -1,13 +1,12 @@
 //! The background task of a warm VIF pool. It ends cool-downs, repeats failed refills, empties the pools of
 //! deleted nodes, and lists the existing VIFs again when the pool may differ from them.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use super::{Inner, existing};
+use super::Inner;
 
 /// The delay before a failed listing of the existing VIFs is repeated.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
@@ -16,52 +15,28 @@ const CHECK: Duration = Duration::from_secs(60);
 /// The number of consecutive checks in which a node must be missing before its pooled VIFs are deleted.
 const ABSENT_CHECKS: u8 = 2;
 
-/// Runs the background task until the pool is dropped. `wake` is notified when the pool is dropped, and when work becomes due earlier.
-async fn run(pool: Weak<Inner>, wake: Arc<Notify>) {
-    let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
-    loop {
-        let now = Instant::now();
-        let Some(needs_listing) =
-            pool.upgrade().map(|inner| std::mem::take(&mut inner.state().needs_listing))
-        else {
-            return;
-        };
-        if needs_listing || list_at.is_some_and(|at| now >= at) {
-            let listed = tokio::select! {
-                listed = existing::resync(&pool) => listed,
-                () = dropped(&pool, &wake) => return,
-            };
-            list_at = listed.is_err().then(|| Instant::now() + LIST_AGAIN);
-            if let Err(error) = listed {
-                tracing::warn!(error = %error, "the VIFs of the pool cannot be listed");
-            }
-        }
-        let Some(inner) = pool.upgrade() else { return };
-        if now >= check_at {
-            inner.check_nodes();
-            check_at = now + CHECK;
-        }
-        let due = inner.reconcile_due().map(|due| inner.began + due);
-        drop(inner);
-        let until = due.into_iter().chain(list_at).min().map_or(check_at, |at| at.min(check_at));
-        tokio::select! {
-            () = tokio::time::sleep_until(until) => {}
-            () = wake.notified() => {}
-        }
-    }
-}
-
-/// Waits until the last strong reference to the pool is dropped.
-async fn dropped(pool: &Weak<Inner>, wake: &Notify) {
-    while pool.strong_count() > 0 {
-        wake.notified().await;
-    }
-}
-
 impl Inner {
-    /// Starts the background task.
-    pub(super) fn start_background(self: &Arc<Self>) {
-        tokio::spawn(run(Arc::downgrade(self), Arc::clone(&self.wake)));
+    /// Does the work of the pool that is due at a time, until the task is aborted.
+    pub(super) async fn run(self: Arc<Self>) {
+        let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
+        loop {
+            let now = Instant::now();
+            let needs_listing = std::mem::take(&mut self.state().needs_listing);
+            if needs_listing || list_at.is_some_and(|at| now >= at) {
+                let listed = self.resync().await;
+                list_at = listed.is_err().then(|| Instant::now() + LIST_AGAIN);
+                if let Err(error) = listed {
+                    tracing::warn!(error = %error, "the VIFs of the pool cannot be listed");
+                }
+            }
+            if now >= check_at {
+                self.check_nodes();
+                check_at = now + CHECK;
+            }
+            let due = self.reconcile_due().map(|due| self.began + due);
+            let until = due.into_iter().chain(list_at).min().map_or(check_at, |at| at.min(check_at));
+            let _ = timeout_at(until, self.wake.notified()).await;
+        }
     }
 
     /// Does the work whose time has come, for the VIFs of each [`VifPoolKey`](crate::VifPoolKey): serves waiting requests, and starts to
@@ -76,8 +51,7 @@ impl Inner {
         for (_, key) in due {
             self.reconcile(&mut state, &key);
         }
-        state.due = state.pools.values().filter_map(|pool| pool.due).min();
-        state.due
+        state.pools.values().filter_map(|pool| pool.due).min()
     }
 
     /// Checks which nodes exist, and starts to delete the pooled VIFs of each node that was missing in [`ABSENT_CHECKS`] consecutive

@@ -1,7 +1,7 @@
 //! Compares the pool with the VIFs that exist and with the pods that use them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +18,7 @@ use crate::vif_pool::{NodeInfo, PooledVif, PooledVifList, VifPoolKey, VifPoolObs
 #[async_trait]
 impl VifPoolObserver for WarmVifPool {
     async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
-        resync(&Arc::downgrade(&self.inner)).await
+        self.inner.resync().await
     }
 
     fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]) {
@@ -40,7 +40,8 @@ impl VifPoolObserver for WarmVifPool {
             let found = std::mem::take(found);
             state.phase = StartupPhase::Open;
             self.inner.compare_all(&mut state, found, &BTreeMap::new());
-            self.inner.start_background();
+            let background = tokio::spawn(Arc::clone(&self.inner).run());
+            drop(self.background.set(background.abort_handle()));
         }
     }
 
@@ -49,33 +50,29 @@ impl VifPoolObserver for WarmVifPool {
     }
 }
 
-/// Lists the existing VIFs. Before the [start](VifPoolObserver::start) of the pool, the list is stored until then; afterwards the
-/// pool is compared with the list at once. Returns the VIFs that have an owner according to their ownership mark or, after the
-/// start, to the pool. The call does not keep the pool alive.
-pub(super) async fn resync(pool: &Weak<Inner>) -> Result<Vec<Owned<Vif>>, DriverError> {
-    let Some(inner) = pool.upgrade() else { return Ok(Vec::new()) };
-    let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
-    let epochs = inner.state().pools.iter().map(epoch).collect();
-    let bulk = Arc::clone(&inner.bulk);
-    drop(inner);
-    let mut found = bulk.list_vifs().await?;
-    let mut owned = std::mem::take(&mut found.owned);
-    let Some(inner) = pool.upgrade() else { return Ok(owned) };
-    let mut state = inner.state();
-    if matches!(state.phase, StartupPhase::Open) {
-        let pooled = found.usable.iter().chain(&found.incomplete);
-        owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
-            let owner = Some(state.holder(&vif.id)?.clone());
-            Some(Owned { owner, resource: vif.clone() })
-        }));
-        inner.compare_all(&mut state, found, &epochs);
-    } else {
-        state.phase = StartupPhase::Listed(found);
-    }
-    Ok(owned)
-}
-
 impl Inner {
+    /// Lists the existing VIFs. Before the [start](VifPoolObserver::start) of the pool, the list is stored until then; afterwards
+    /// the pool is compared with the list at once. Returns the VIFs that have an owner according to their ownership mark or, after
+    /// the start, to the pool.
+    pub(super) async fn resync(self: &Arc<Self>) -> Result<Vec<Owned<Vif>>, DriverError> {
+        let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
+        let epochs = self.state().pools.iter().map(epoch).collect();
+        let mut found = self.bulk.list_vifs().await?;
+        let mut owned = std::mem::take(&mut found.owned);
+        let mut state = self.state();
+        if matches!(state.phase, StartupPhase::Open) {
+            let pooled = found.usable.iter().chain(&found.incomplete);
+            owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
+                let owner = Some(state.holder(&vif.id)?.clone());
+                Some(Owned { owner, resource: vif.clone() })
+            }));
+            self.compare_all(&mut state, found, &epochs);
+        } else {
+            state.phase = StartupPhase::Listed(found);
+        }
+        Ok(owned)
+    }
+
     /// Asks the background task to list the existing VIFs, because the pool may differ from them.
     pub(super) fn request_listing(&self) {
         self.state().needs_listing = true;

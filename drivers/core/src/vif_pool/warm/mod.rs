@@ -12,16 +12,16 @@
 mod background;
 mod exhaustion;
 mod existing;
-mod metrics;
 mod request;
 mod state;
 mod work;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use self::state::{Place, StartupPhase, VifPoolState, sorted};
@@ -31,8 +31,6 @@ use crate::owner::Owner;
 use crate::pod::PodVifDriver;
 use crate::vif::Vif;
 use crate::vif_pool::{BulkVifDriver, NodeIndex, PoolClaim, VifPoolDriver, VifPoolObserver};
-
-pub use self::metrics::VifPoolMetrics;
 
 /// The size of a warm pool. It applies to each combination of node, project, network and set of subnets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +47,48 @@ pub struct VifPoolPolicy {
 
 /// A function that returns `true` while this process is the leader. A process that is not the leader changes nothing in the cloud.
 pub type IsLeader = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Metrics of a VIF pool. The fields up to `waiting` are gauges; the others are counters since the creation of the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VifPoolMetrics {
+    /// The number of free VIFs, which can be handed out at once.
+    pub free: usize,
+    /// The number of VIFs that were returned and are still in their cool-down.
+    pub cooling: usize,
+    /// The number of VIFs that pods use.
+    pub used: usize,
+    /// The number of VIFs that are being created.
+    pub creating: usize,
+    /// The number of VIFs that are being deleted, or will be.
+    pub deleting: usize,
+    /// The number of pods that wait for a VIF.
+    pub waiting: usize,
+    /// The number of requests that got a VIF at once.
+    pub warm: u64,
+    /// The number of requests that got a VIF after they had waited for it.
+    pub waited: u64,
+    /// The number of calls that created VIFs without a failure.
+    pub refills: u64,
+    /// The number of calls that failed to create some or all of the VIFs.
+    pub short_refills: u64,
+    /// The number of conflicts that were found: VIFs that two pods list, and VIFs that a pod uses and that do not exist.
+    pub conflicts: u64,
+}
+
+impl VifPoolMetrics {
+    /// Adds the counters of a previous pool; its gauges are ignored.
+    #[must_use]
+    pub fn after(self, earlier: &Self) -> Self {
+        Self {
+            warm: self.warm + earlier.warm,
+            waited: self.waited + earlier.waited,
+            refills: self.refills + earlier.refills,
+            short_refills: self.short_refills + earlier.short_refills,
+            conflicts: self.conflicts + earlier.conflicts,
+            ..self
+        }
+    }
+}
 
 /// A VIF pool that keeps free VIFs ready in front of a VIF driver.
 ///
@@ -67,9 +107,11 @@ pub type IsLeader = Arc<dyn Fn() -> bool + Send + Sync>;
 /// be enabled and disabled at any time.
 pub struct WarmVifPool {
     inner: Arc<Inner>,
+    /// The background task, which starts with the pool and ends when the pool is dropped.
+    background: OnceLock<AbortHandle>,
 }
 
-/// The state of the pool, which calls and the background task share. The task holds it weakly, so that dropping the pool ends the task.
+/// The state of the pool, which calls and the background task share.
 struct Inner {
     bulk: Arc<dyn BulkVifDriver>,
     vifs: Arc<dyn PodVifDriver>,
@@ -79,8 +121,8 @@ struct Inner {
     state: Mutex<VifPoolState>,
     /// The counters of the metrics. The gauges in this value are always 0.
     counters: Arc<Mutex<VifPoolMetrics>>,
-    /// Wakes the background task before its next work is due, or when the pool is dropped.
-    wake: Arc<Notify>,
+    /// Wakes the background task before its next work is due.
+    wake: Notify,
     /// The time at which the pool was created.
     began: Instant,
 }
@@ -101,10 +143,10 @@ impl WarmVifPool {
             nodes: NodeIndex::default(),
             state: Mutex::default(),
             counters: Arc::default(),
-            wake: Arc::default(),
+            wake: Notify::new(),
             began: Instant::now(),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), background: OnceLock::new() }
     }
 
     /// Returns a function that reads the current metrics. The function does not keep the pool alive: after the pool was dropped,
@@ -145,9 +187,11 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for WarmVifPool {
     fn drop(&mut self) {
-        self.wake.notify_one(); // ends the background task
+        if let Some(task) = self.background.get() {
+            task.abort();
+        }
     }
 }
 

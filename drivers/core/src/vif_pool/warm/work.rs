@@ -55,12 +55,11 @@ impl Inner {
             }
         }
         pool.due = pool.warm.next(now);
-        let due = pool.due;
+        if pool.due.is_some() {
+            self.wake.notify_one();
+        }
         if pool.warm.is_done() {
             state.pools.remove(key);
-        } else if due.is_some() && state.due.is_none_or(|earliest| due < Some(earliest)) {
-            state.due = due;
-            self.wake.notify_one();
         }
         deletion
     }
