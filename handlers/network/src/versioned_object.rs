@@ -2,8 +2,6 @@
 //! object inside it: a JSON object with the keys `versioned_object.name`,
 //! `versioned_object.namespace`, `versioned_object.version` and `versioned_object.data`.
 
-use std::fmt::Display;
-
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -79,34 +77,18 @@ pub(crate) struct Envelope<T, S = String> {
     pub(crate) version: S,
 }
 
-impl Envelope<Value, &str> {
-    /// Returns the envelope as JSON. The object in it is moved, since many are nested.
-    pub(crate) fn into_value(self) -> Value {
-        let Self { data, name, namespace, version } = self;
-        let texts = [("name", name), ("namespace", namespace), ("version", version)];
-        let texts = texts.map(|(key, text)| (format!("versioned_object.{key}"), text.into()));
-        std::iter::once(("versioned_object.data".to_owned(), data)).chain(texts).collect()
-    }
-}
-
 impl<T> Envelope<T> {
-    /// Checks that the envelope has this `namespace`, that its version has the same major number as
-    /// `version`, and that the caller accepts its class (`fits`). Otherwise, returns an error that
-    /// names the `expected` class.
-    pub(crate) fn check<E: Error>(
-        &self,
-        namespace: &str,
-        version: &str,
-        fits: bool,
-        expected: impl Display,
-    ) -> Result<(), E> {
+    /// Checks that the envelope has this `namespace` and `class`, and that its version has the same major
+    /// number as `version`. A `class` that ends in `*` stands for all classes whose names begin so.
+    pub(crate) fn check<E: Error>(&self, namespace: &str, class: &str, version: &str) -> Result<(), E> {
+        let Self { name, namespace: found, version: found_version, .. } = self;
         let major = |version: &str| version.split('.').next().map(str::to_owned);
-        if fits && self.namespace == namespace && major(&self.version) == major(version) {
+        let fits = class.strip_suffix('*').map_or(name == class, |prefix| name.starts_with(prefix));
+        if fits && found == namespace && major(found_version) == major(version) {
             return Ok(());
         }
-        let Self { name, namespace: found, version, .. } = self;
         Err(E::custom(format_args!(
-            "found the object {name} {version} of {found}, expected {expected} of {namespace}"
+            "found the object {name} {found_version} of {found}, expected {class} {version} of {namespace}"
         )))
     }
 }
@@ -124,8 +106,7 @@ impl<'de, T: VersionedObject> Deserialize<'de> for Versioned<T> {
     /// error about the content names the class.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let envelope = Envelope::<Value>::deserialize(deserializer)?;
-        let expected = format_args!("{} {}", T::NAME, T::VERSION);
-        envelope.check(T::NAMESPACE, T::VERSION, envelope.name == T::NAME, expected)?;
+        envelope.check(T::NAMESPACE, T::NAME, T::VERSION)?;
         let content = serde_json::from_value(envelope.data);
         content.map(Self).map_err(|error| D::Error::custom(format_args!("{}: {error}", envelope.name)))
     }

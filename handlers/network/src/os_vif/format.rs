@@ -13,6 +13,13 @@ use staffetta_driver::{SubnetAddresses, Vif};
 use super::PodState;
 use crate::versioned_object::Envelope;
 
+/// The key of the object in an envelope of oslo.versionedobjects.
+pub(super) const DATA: &str = "versioned_object.data";
+/// The key of the name of the class in an envelope of oslo.versionedobjects.
+pub(super) const NAME: &str = "versioned_object.name";
+/// The key of the version of the class in an envelope of oslo.versionedobjects.
+pub(super) const VERSION: &str = "versioned_object.version";
+
 /// The namespace of the classes of `os_vif`, including Kuryr's own VIF classes.
 const NAMESPACE: &str = "os_vif";
 
@@ -112,7 +119,9 @@ fn list(class: &str, objects: Vec<Value>) -> Value {
 
 /// Puts `data` into the envelope (oslo.versionedobjects) of a class of the namespace `os_vif`.
 fn object(name: &str, version: &str, data: impl Into<Value>) -> Value {
-    Envelope { data: data.into(), name, namespace: NAMESPACE, version }.into_value()
+    let data = data.into();
+    let texts = [(NAME, name), ("versioned_object.namespace", NAMESPACE), (VERSION, version)];
+    std::iter::once((DATA, data)).chain(texts.map(|(key, text)| (key, text.into()))).collect()
 }
 
 /// Converts `of` to JSON, and returns its fields without those that are null.
@@ -143,60 +152,43 @@ pub(super) fn read_state(value: Value) -> Result<PodState> {
         additional_vifs: BTreeMap<String, Value>,
         default_vif: Value,
     }
-    open_envelope(
-        value,
-        |name| name == "PodState",
-        "PodState 1.0",
-        |class| {
-            let StateFields { additional_vifs, default_vif } = from_value(class.fields.into())?;
-            let additional = additional_vifs.into_iter().map(|(name, vif)| Ok((name, read_vif(vif)?)));
-            Ok(PodState {
-                default_vif: read_vif(default_vif)?,
-                additional_vifs: additional.collect::<Result<_>>()?,
-            })
-        },
-    )
+    open_envelope(value, "PodState", |class| {
+        let StateFields { additional_vifs, default_vif } = from_value(class.fields.into())?;
+        let additional = additional_vifs.into_iter().map(|(name, vif)| Ok((name, read_vif(vif)?)));
+        Ok(PodState {
+            default_vif: read_vif(default_vif)?,
+            additional_vifs: additional.collect::<Result<_>>()?,
+        })
+    })
 }
 
 /// Parses a VIF of `os_vif` in its envelope (oslo.versionedobjects).
 fn read_vif(value: Value) -> Result<Vif> {
-    open_envelope(
-        value,
-        |name| name.starts_with("VIF"),
-        "a VIF class 1",
-        |mut class| {
-            let common = VIF_FIELDS.iter().filter_map(|field| class.fields.remove_entry(*field));
-            let mut vif: Fields = common.collect();
-            let (network, subnets) = read_network(take(&mut vif, "network")?)?;
-            let profile = vif.remove("port_profile").filter(|profile| !profile.is_null());
-            let profile = profile.map(|profile| {
-                let is_profile = |name: &str| name.starts_with("VIFPortProfile");
-                let expected = "a VIFPortProfile class 1";
-                open_envelope(profile, is_profile, expected, |class| Ok(from_class_object(&class, PROFILES)))
-            });
-            vif.insert("class".into(), from_class_object(&class, VIFS));
-            vif.insert("network".into(), network.into());
-            vif.insert("subnets".into(), subnets.into());
-            vif.insert("port_profile".into(), profile.transpose()?.into());
-            set_defaults(&mut vif, ["has_traffic_filtering", "preserve_on_delete"]);
-            from_value(vif.into())
-        },
-    )
+    open_envelope(value, "VIF*", |mut class| {
+        let common = VIF_FIELDS.iter().filter_map(|field| class.fields.remove_entry(*field));
+        let mut vif: Fields = common.collect();
+        let (network, subnets) = read_network(take(&mut vif, "network")?)?;
+        let profile = vif.remove("port_profile").filter(|profile| !profile.is_null());
+        let profile = profile.map(|profile| {
+            open_envelope(profile, "VIFPortProfile*", |class| Ok(from_class_object(&class, PROFILES)))
+        });
+        vif.insert("class".into(), from_class_object(&class, VIFS));
+        vif.insert("network".into(), network.into());
+        vif.insert("subnets".into(), subnets.into());
+        vif.insert("port_profile".into(), profile.transpose()?.into());
+        set_defaults(&mut vif, ["has_traffic_filtering", "preserve_on_delete"]);
+        from_value(vif.into())
+    })
 }
 
 /// Parses a network of `os_vif` in its envelope (oslo.versionedobjects). Returns the fields of the
 /// network, and those of each of its subnets.
 fn read_network(value: Value) -> Result<(Fields, Vec<Fields>)> {
-    open_envelope(
-        value,
-        |name| name == "Network",
-        "Network 1.1",
-        |ClassObject { mut fields, .. }| {
-            let subnets = read_list(Some(take(&mut fields, "subnets")?), "Subnet", read_subnet)?;
-            set_defaults(&mut fields, ["should_provide_bridge", "should_provide_vlan"]);
-            Ok((fields, subnets))
-        },
-    )
+    open_envelope(value, "Network", |ClassObject { mut fields, .. }| {
+        let subnets = read_list(Some(take(&mut fields, "subnets")?), "Subnet", read_subnet)?;
+        set_defaults(&mut fields, ["should_provide_bridge", "should_provide_vlan"]);
+        Ok((fields, subnets))
+    })
 }
 
 /// Sets missing flags to `false`.
@@ -224,37 +216,19 @@ fn read_subnet(mut fields: Fields) -> Result<Fields> {
 /// calling `read` with the fields of each object. `None` gives an empty list.
 fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Result<T>) -> Result<Vec<T>> {
     let Some(list) = list else { return Ok(Vec::new()) };
-    let list_class = format!("{class}List");
-    open_envelope(
-        list,
-        |name| name == list_class,
-        &format!("{list_class} 1.0"),
-        |mut list| {
-            let objects: Vec<Value> = from_value(take(&mut list.fields, "objects")?)?;
-            let object = |value| {
-                open_envelope(
-                    value,
-                    |name| name == class,
-                    &format!("{class} 1.0"),
-                    |object| read(object.fields),
-                )
-            };
-            objects.into_iter().map(object).collect()
-        },
-    )
+    open_envelope(list, &format!("{class}List"), |mut list| {
+        let objects: Vec<Value> = from_value(take(&mut list.fields, "objects")?)?;
+        let object = |value| open_envelope(value, class, |object| read(object.fields));
+        objects.into_iter().map(object).collect()
+    })
 }
 
 /// Removes the envelope (oslo.versionedobjects) of an object of `os_vif`, and parses its content with
-/// `read`. Returns an error, which names the `expected` class, unless `fits` returns `true` for the name
-/// of the class and the major version is 1. An error about the content names the class.
-fn open_envelope<T>(
-    value: Value,
-    fits: impl Fn(&str) -> bool,
-    expected: &str,
-    read: impl FnOnce(ClassObject) -> Result<T>,
-) -> Result<T> {
+/// `read`. Returns an error unless the object has this class, in the form that [`Envelope::check`] takes,
+/// and the major version 1. An error about the content names the class.
+fn open_envelope<T>(value: Value, class: &str, read: impl FnOnce(ClassObject) -> Result<T>) -> Result<T> {
     let envelope: Envelope<Fields> = from_value(value)?;
-    envelope.check::<Error>(NAMESPACE, "1", fits(&envelope.name), expected)?;
+    envelope.check::<Error>(NAMESPACE, class, "1.0")?;
     let Envelope { data: fields, name, version, .. } = envelope;
     let class = name.clone();
     read(ClassObject { name, version, fields }).map_err(|error| Error::custom(format!("{class}: {error}")))

@@ -3,16 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::format::pod_state;
+use super::format::{DATA, NAME, VERSION, pod_state};
 
-/// The key of the name of the class in an envelope of oslo.versionedobjects.
-const NAME: &str = "versioned_object.name";
-/// The key of the version of the class in an envelope of oslo.versionedobjects.
-const VERSION: &str = "versioned_object.version";
 /// The key of the list of changed fields in an envelope of oslo.versionedobjects, which some programs write.
 const CHANGES: &str = "versioned_object.changes";
-/// The key of the object in an envelope of oslo.versionedobjects.
-const DATA: &str = "versioned_object.data";
 
 /// Wraps a VIF outside of a `PodState`, as Kuryr's Queens release wrote it, in a `PodState`.
 /// Returns any other value unchanged.
