@@ -32,19 +32,13 @@ impl Index<NetworkPolicy> for ObserverIndex<dyn NetworkPolicyObserver> {
     }
 }
 
-/// Adds an index of namespaces for each observer. An observer that several drivers share is added
-/// once, and `None` entries are skipped. Without observers, namespaces are not watched.
+/// Adds an index of namespaces for each observer; `None` entries are skipped. Without observers,
+/// namespaces are not watched.
 pub(crate) fn observe_namespaces<H: Send + Sync + 'static>(
     registration: Registration<H>,
     observers: impl IntoIterator<Item = Option<Arc<dyn NamespaceObserver>>>,
 ) -> Registration<H> {
-    let mut distinct: Vec<Arc<dyn NamespaceObserver>> = Vec::new();
-    for observer in observers.into_iter().flatten() {
-        if !distinct.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&observer))) {
-            distinct.push(observer);
-        }
-    }
-    distinct.into_iter().fold(registration, |registration, observer| {
+    observers.into_iter().flatten().fold(registration, |registration, observer| {
         registration.index::<Namespace>(Arc::new(ObserverIndex(observer)))
     })
 }
@@ -55,10 +49,9 @@ pub(crate) fn observe_policies<H: Send + Sync + 'static>(
     registration: Registration<H>,
     observer: Option<Arc<dyn NetworkPolicyObserver>>,
 ) -> Registration<H> {
-    match observer {
-        Some(observer) => registration.index::<NetworkPolicy>(Arc::new(ObserverIndex(observer))),
-        None => registration,
-    }
+    observer.into_iter().fold(registration, |registration, observer| {
+        registration.index::<NetworkPolicy>(Arc::new(ObserverIndex(observer)))
+    })
 }
 
 #[cfg(test)]
@@ -93,13 +86,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_observer_that_two_drivers_share_sees_each_namespace_once() {
+    async fn an_observer_sees_each_namespace() {
         let log = Arc::new(NamespaceLog::default());
-        let observer = || Some(Arc::clone(&log) as Arc<dyn NamespaceObserver>);
-        let feed = Feed::new(observe_namespaces(
-            Registration::new(Idle).on::<Pod>(),
-            [observer(), None, observer()],
-        ));
+        let observer = Some(Arc::clone(&log) as Arc<dyn NamespaceObserver>);
+        let feed = Feed::new(observe_namespaces(Registration::new(Idle).on::<Pod>(), [None, observer]));
         let mut namespace = Namespace::default();
         namespace.metadata.name = Some("shop".into());
         namespace.metadata.uid = Some("u1".into());
