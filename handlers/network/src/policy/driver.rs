@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{
-    DriverError, GroupName, NamespaceObserver, NetworkPolicyObserver, PodSecurityGroupsDriver, ProjectId,
-    Reason, SecurityGroupId,
+    DriverError, NamespaceObserver, NetworkPolicyObserver, PodSecurityGroupsDriver, ProjectId, Reason,
+    SecurityGroupId,
 };
 
 use super::error::RETRY_DELAY;
@@ -31,18 +31,11 @@ impl PolicySecurityGroups {
     }
 }
 
-/// Returns the placeholder id of a group that would be created without the dry run. The plan of the
-/// dry run contains the same id.
-fn planned_id(name: &GroupName) -> SecurityGroupId {
-    format!("planned-{name}").into()
-}
-
 #[async_trait]
 impl PodSecurityGroupsDriver for PolicySecurityGroups {
     async fn security_groups(&self, pod: &Pod, _: &ProjectId) -> Result<Vec<SecurityGroupId>, DriverError> {
         self.index.apply_changes().await;
-        let placeholder: Option<fn(&GroupName) -> SecurityGroupId> = self.dry_run.then_some(planned_id);
-        self.index.assign_groups(pod, placeholder).map_err(|missing| {
+        self.index.assign_groups(pod, self.dry_run).map_err(|missing| {
             let step = "find the security groups of a pod";
             let detail = format!("{missing}; the handler `policy` creates it");
             DriverError::new(Reason::Awaited, step).detail(detail).after(RETRY_DELAY)

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use staffetta_driver::{
-    ExistingRule, GroupName, NetworkPolicyDriver, Owner, Reason, Remote, RuleChange, SecurityGroup,
-    SecurityGroupId, SecurityRule,
+    GroupName, NetworkPolicyDriver, Owner, Reason, RuleChange, SecurityGroup, SecurityGroupId, SecurityRule,
 };
 use tokio::sync::Mutex;
 use tracing::{debug, warn};
@@ -18,8 +17,8 @@ use crate::step_error::StepContext;
 
 /// A security group that is no longer needed and could not be deleted.
 pub(super) struct RemainingGroup {
-    /// The id of the group; `None` if it is unknown whether the group exists.
-    pub(super) id: Option<SecurityGroupId>,
+    /// The id of the group.
+    pub(super) id: SecurityGroupId,
     /// The policy that the group was created for; `None` for a group that exists regardless of
     /// policies.
     pub(super) owner: Option<Owner>,
@@ -50,11 +49,8 @@ pub(super) struct GroupStore {
 /// The observed state of a security group.
 #[derive(Default)]
 struct GroupState {
-    /// The id of the group; `None` if the group does not exist.
-    id: Option<SecurityGroupId>,
-    /// The policy that the group was created for; `None` for a group that exists regardless of policies.
-    owner: Option<Owner>,
-    rules: Vec<ExistingRule>,
+    /// The group as last observed; `None` if it does not exist.
+    existing: Option<SecurityGroup>,
     /// `true` while the outcome of a driver call is unknown, so that the group must be listed
     /// again.
     is_dirty: bool,
@@ -77,9 +73,14 @@ impl GroupStore {
         Self { driver, index, groups, ids, listing }
     }
 
-    /// Returns the cloud's quota of security group rules; `None` if it is not known or unlimited.
-    pub(super) async fn rule_quota(&self) -> Result<Option<usize>, PolicyError> {
-        Ok(self.driver.rule_quota().await.step("read the quota of security group rules")?)
+    /// Reads the cloud's quota of security group rules, if the maximum number of rules of a namespace
+    /// depends on it.
+    pub(super) async fn read_rule_quota(&self) -> Result<(), PolicyError> {
+        if self.index.needs_rule_quota() {
+            let quota = self.driver.rule_quota().await.step("read the quota of security group rules")?;
+            self.index.set_rule_quota(quota);
+        }
+        Ok(())
     }
 
     /// Ensures that the desired group exists with exactly the desired rules, and makes it available to
@@ -88,51 +89,23 @@ impl GroupStore {
     pub(super) async fn reconcile(&self, desired: &DesiredGroup) -> Result<(), PolicyError> {
         let DesiredGroup { name, owner, rules } = desired;
         let entry = self.entry(name);
-        let mut group = entry.lock().await;
-        let id = self.ensure(&mut group, name, owner.as_ref()).await?;
-        let with_ids = rules.iter().filter_map(|rule| self.with_id(rule));
-        let with_ids: Vec<_> = with_ids.collect();
+        let mut state = entry.lock().await;
+        let mut group = self.ensure(&mut state, name, owner.as_ref()).await?;
+        let id = group.id.clone();
+        let with_ids: Vec<_> = rules.iter().filter_map(|rule| self.with_id(rule)).collect();
         let change = RuleChange::between(&group.rules, &with_ids);
-        self.update_rules(&mut group, name, &id, change).await?;
+        if !change.is_empty() {
+            self.mark_dirty(&mut state);
+            let added = self.driver.update_rules(&id, &change).await;
+            let added = added.step(format!("change the rules of the security group `{name}`"))?;
+            group.rules.retain(|existing| !change.remove.contains(&existing.id));
+            group.rules.extend(added);
+            self.store(&mut state, name, Some(group), self.index.next_tick());
+        }
         if with_ids.len() < rules.len() {
             return Err(PolicyError::PeersMissing);
         }
         self.index.set_ready(name, &id);
-        Ok(())
-    }
-
-    /// Ensures that the group `name` exists, and makes it available to pods. Rules that allow everything,
-    /// and rules of a form that this program does not create, are removed; other rules are kept.
-    pub(super) async fn ensure_exists(&self, name: &GroupName) -> Result<(), PolicyError> {
-        let entry = self.entry(name);
-        let mut group = entry.lock().await;
-        let id = self.ensure(&mut group, name, None).await?;
-        let surplus =
-            group.rules.iter().filter(|existing| existing.rule.as_ref().is_none_or(allows_everything));
-        let remove = surplus.map(|existing| existing.id.clone()).collect();
-        self.update_rules(&mut group, name, &id, RuleChange { remove, add: Vec::new() }).await?;
-        self.index.set_ready(name, &id);
-        Ok(())
-    }
-
-    /// Applies a change of rules, unless it is empty, and stores the new rules in `group`.
-    async fn update_rules(
-        &self,
-        group: &mut GroupState,
-        name: &GroupName,
-        id: &SecurityGroupId,
-        change: RuleChange,
-    ) -> Result<(), PolicyError> {
-        if change.is_empty() {
-            return Ok(());
-        }
-        // Marked before the call: if it is interrupted, the next attempt lists the groups.
-        self.observed(group, true);
-        let added = self.driver.update_rules(id, &change).await;
-        let added = added.step(format!("change the rules of the security group `{name}`"))?;
-        group.rules.retain(|existing| !change.remove.contains(&existing.id));
-        group.rules.extend(added);
-        self.observed(group, false);
         Ok(())
     }
 
@@ -142,18 +115,20 @@ impl GroupStore {
         let mut remaining = Vec::new();
         for name in self.unneeded() {
             let entry = self.entry(&name);
-            let mut group = entry.lock().await;
+            let mut state = entry.lock().await;
             if self.needed().contains(&name) {
                 continue;
             }
-            if let Err(error) = self.delete(&mut group, &name).await {
-                remaining.push(RemainingGroup { id: group.id.clone(), owner: group.owner.clone(), error });
+            if let Err(error) = self.delete(&mut state, &name).await
+                && let Some(SecurityGroup { id, owner, .. }) = state.existing.clone()
+            {
+                remaining.push(RemainingGroup { id, owner, error });
             }
-            drop(group);
+            drop(state);
             drop(entry);
             // Tasks that wait for the group hold a reference, too.
             let is_unused = |_: &GroupName, entry: &Arc<Mutex<GroupState>>| {
-                Arc::strong_count(entry) == 1 && entry.try_lock().is_ok_and(|group| group.id.is_none())
+                Arc::strong_count(entry) == 1 && entry.try_lock().is_ok_and(|state| state.existing.is_none())
             };
             self.groups.remove_if(&name, is_unused);
         }
@@ -161,14 +136,13 @@ impl GroupStore {
     }
 
     /// Deletes a group that is no longer needed. Does nothing if the group does not exist.
-    async fn delete(&self, group: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
-        self.refresh_if_dirty(group, name).await?;
-        let Some(id) = group.id.clone() else { return Ok(()) };
+    async fn delete(&self, state: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
+        self.refresh_if_dirty(state, name).await?;
+        let Some(id) = state.existing.as_ref().map(|group| group.id.clone()) else { return Ok(()) };
         self.index.clear_ready(name);
         let deleted = self.driver.delete_group(&id).await;
         deleted.step(format!("remove the security group `{name}`"))?;
-        self.ids.remove(name);
-        *group = GroupState::default();
+        self.store(state, name, None, self.index.next_tick());
         debug!(group = %id, %name, "deleted a security group that is not needed any more");
         Ok(())
     }
@@ -184,9 +158,9 @@ impl GroupStore {
             self.groups.iter().map(|entry| (entry.key().clone(), Arc::clone(entry.value()))).collect();
         let mut changed = false;
         for (name, entry) in entries {
-            let mut group = entry.lock().await;
-            if group.tick < listing.tick {
-                changed |= self.apply_listing(&mut group, &name, &listing).await;
+            let mut state = entry.lock().await;
+            if state.tick < listing.tick {
+                changed |= self.apply_listing(&mut state, &name, &listing).await;
             }
         }
         Ok(changed)
@@ -197,8 +171,8 @@ impl GroupStore {
         let mut owners = Vec::new();
         for name in self.unneeded() {
             let entry = self.entry(&name);
-            let group = entry.lock().await;
-            owners.extend(group.owner.clone().filter(|_| group.id.is_some()));
+            let state = entry.lock().await;
+            owners.extend(state.existing.as_ref().and_then(|group| group.owner.clone()));
         }
         owners
     }
@@ -221,46 +195,48 @@ impl GroupStore {
         self.groups.iter().map(|entry| entry.key().clone()).filter(|name| !needed.contains(name)).collect()
     }
 
-    /// Creates the group if it does not exist, and returns its id.
+    /// Creates the group if it does not exist, and returns it.
     async fn ensure(
         &self,
-        group: &mut GroupState,
+        state: &mut GroupState,
         name: &GroupName,
         owner: Option<&Owner>,
-    ) -> Result<SecurityGroupId, PolicyError> {
-        self.refresh_if_dirty(group, name).await?;
-        if let Some(id) = &group.id {
-            return Ok(id.clone());
+    ) -> Result<SecurityGroup, PolicyError> {
+        self.refresh_if_dirty(state, name).await?;
+        if let Some(group) = &state.existing {
+            return Ok(group.clone());
         }
-        self.observed(group, true);
+        self.mark_dirty(state);
         let created = self.driver.create_group(name, owner).await;
         if let Err(error) = &created {
-            if !error.ambiguous() {
-                self.observed(group, false);
-            }
+            state.is_dirty = error.ambiguous();
             self.index.set_unavailable(name);
         }
-        let created = created.step(format!("create the security group `{name}`"))?;
-        self.observed(group, false);
-        group.id = Some(created.id.clone());
-        group.owner = created.owner;
-        group.rules = created.rules;
-        self.ids.insert(name.clone(), created.id.clone());
-        Ok(created.id)
+        let group = created.step(format!("create the security group `{name}`"))?;
+        self.store(state, name, Some(group.clone()), self.index.next_tick());
+        Ok(group)
     }
 
-    /// Sets the time of the group's observation to now. `is_dirty` is `true` while the outcome of a
-    /// driver call is unknown.
-    fn observed(&self, group: &mut GroupState, is_dirty: bool) {
-        group.is_dirty = is_dirty;
-        group.tick = self.index.next_tick();
+    /// Marks the state of a group as unknown before a call of the driver: if the call is interrupted, the
+    /// next attempt lists the groups.
+    fn mark_dirty(&self, state: &mut GroupState) {
+        (state.is_dirty, state.tick) = (true, self.index.next_tick());
     }
 
-    /// Lists the groups and updates `group`, if the outcome of its last driver call is unknown.
-    async fn refresh_if_dirty(&self, group: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
-        if group.is_dirty {
-            let listing = self.list_since(group.tick).await?;
-            self.apply_listing(group, name, &listing).await;
+    /// Stores a group as it was observed at the logical time `tick`; `None` if it does not exist.
+    fn store(&self, state: &mut GroupState, name: &GroupName, existing: Option<SecurityGroup>, tick: u64) {
+        match &existing {
+            Some(group) => drop(self.ids.insert(name.clone(), group.id.clone())),
+            None => drop(self.ids.remove(name)),
+        }
+        *state = GroupState { existing, is_dirty: false, tick };
+    }
+
+    /// Lists the groups and updates `state`, if the outcome of its last driver call is unknown.
+    async fn refresh_if_dirty(&self, state: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
+        if state.is_dirty {
+            let listing = self.list_since(state.tick).await?;
+            self.apply_listing(state, name, &listing).await;
         }
         Ok(())
     }
@@ -286,26 +262,22 @@ impl GroupStore {
 
     /// Updates the state of a group from a list, and deletes duplicates: other groups with the same
     /// name. Returns `true` if the group's id or its rules have changed.
-    async fn apply_listing(&self, group: &mut GroupState, name: &GroupName, listing: &GroupListing) -> bool {
+    async fn apply_listing(&self, state: &mut GroupState, name: &GroupName, listing: &GroupListing) -> bool {
         let listed = listing.groups.get(name).map(Vec::as_slice).unwrap_or_default();
-        let same = listed.iter().find(|listed| Some(&listed.id) == group.id.as_ref());
+        let known = state.existing.as_ref();
+        let same = listed.iter().find(|listed| known.is_some_and(|known| known.id == listed.id));
         let kept = same.or(listed.first());
         for duplicate in listed.iter().filter(|listed| kept.is_some_and(|kept| kept.id != listed.id)) {
             if let Err(error) = self.driver.delete_group(&duplicate.id).await {
                 warn!(group = %duplicate.id, %name, %error, "could not delete a duplicate security group yet");
             }
         }
-        let changed = kept.map(|kept| &kept.id) != group.id.as_ref()
-            || kept.is_some_and(|kept| rule_ids(&kept.rules) != rule_ids(&group.rules));
-        *group = GroupState { tick: listing.tick, ..GroupState::default() };
-        if let Some(kept) = kept {
-            group.id = Some(kept.id.clone());
-            group.owner.clone_from(&kept.owner);
-            group.rules.clone_from(&kept.rules);
-            self.ids.insert(name.clone(), kept.id.clone());
-        } else {
-            self.ids.remove(name);
-        }
+        let ids = |group: &SecurityGroup| {
+            let rules: BTreeSet<_> = group.rules.iter().map(|existing| existing.id.clone()).collect();
+            (group.id.clone(), rules)
+        };
+        let changed = kept.map(ids) != known.map(ids);
+        self.store(state, name, kept.cloned(), listing.tick);
         if changed {
             // Ready again once its rules are reconciled.
             self.index.clear_ready(name);
@@ -318,14 +290,4 @@ impl GroupStore {
     fn with_id(&self, rule: &SecurityRule<GroupName>) -> Option<SecurityRule<SecurityGroupId>> {
         rule.map_group(|name| self.ids.get(name).map(|id| id.clone()))
     }
-}
-
-/// Returns `true` if the rule restricts neither ports nor remote addresses.
-fn allows_everything(rule: &SecurityRule<SecurityGroupId>) -> bool {
-    rule.ports.is_none() && rule.remote == Remote::Any
-}
-
-/// Returns the ids of rules as a set, so that their order does not matter in comparisons.
-fn rule_ids(rules: &[ExistingRule]) -> BTreeSet<&staffetta_driver::SecurityRuleId> {
-    rules.iter().map(|existing| &existing.id).collect()
 }

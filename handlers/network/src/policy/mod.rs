@@ -154,7 +154,7 @@ impl PolicyHandler {
             |group: &RemainingGroup| group.owner.as_ref().is_some_and(|owner| owner.uid == *policy);
         let mut remaining = self.groups.prune().await;
         let in_use = remaining.iter().filter(|group| of_policy(group) && group.is_in_use());
-        let in_use: Vec<_> = in_use.filter_map(|group| group.id.clone()).collect();
+        let in_use: Vec<_> = in_use.map(|group| group.id.clone()).collect();
         let mut removed = Ok(());
         if !in_use.is_empty() {
             removed = self.vif_groups.remove_from_unused(&in_use).await;
@@ -175,14 +175,6 @@ impl PolicyHandler {
     async fn refresh_after(&self, result: &Result<(), PolicyError>) -> Result<(), PolicyError> {
         if result.as_ref().err().is_some_and(PolicyError::is_stale) && self.groups.refresh().await? {
             self.groups_changed().await?;
-        }
-        Ok(())
-    }
-
-    /// Reads the quota of rules, if the maximum number of rules of a namespace depends on it.
-    async fn read_quota(&self) -> Result<(), PolicyError> {
-        if self.index.needs_rule_quota() {
-            self.index.set_rule_quota(self.groups.rule_quota().await?);
         }
         Ok(())
     }
@@ -265,21 +257,19 @@ impl TriggerHandler<PolicyRecheck> for PolicyHandler {
 #[async_trait]
 impl GarbageCollector for PolicyHandler {
     async fn recover(&self) -> Result<(), HandlerError> {
-        self.read_quota().await?;
+        self.groups.read_rule_quota().await?;
         let groups_changed = self.groups.refresh().await?;
         if self.vif_groups.refresh().await? || groups_changed {
             self.index.mark_all_changed();
         }
-        // New pods need these groups, and there may be no event that creates them. The nodes are
-        // not known yet.
-        let [ingress, egress, nodes] = self.index.common_groups();
-        self.groups.reconcile(&ingress).await?;
-        self.groups.reconcile(&egress).await?;
-        Ok(self.groups.ensure_exists(&nodes.name).await?)
+        // New pods need these groups, and there may be no event that creates them. The nodes, whose group
+        // only isolated pods have, are not known yet.
+        let [ingress, egress, _] = self.index.common_groups();
+        Ok(self.reconcile_groups([ingress, egress]).await?)
     }
 
     async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
-        self.read_quota().await?;
+        self.groups.read_rule_quota().await?;
         self.index.apply_changes().await;
         let groups_changed = self.groups.refresh().await?;
         let vifs_changed = self.vif_groups.refresh().await?;

@@ -15,7 +15,6 @@
 //! | `model` | incremental computation of all groups |
 
 mod block;
-mod change;
 mod model;
 mod name;
 mod observed;
@@ -141,14 +140,9 @@ impl PolicyIndex {
     /// Recomputes the groups of all pods that recorded changes may concern, and lets other tasks run
     /// after each slice.
     pub(crate) async fn apply_changes(&self) {
-        while self.advance() {
+        while self.lock().model.advance(PODS_PER_SLICE) {
             tokio::task::yield_now().await;
         }
-    }
-
-    /// Recomputes the security groups of up to [`PODS_PER_SLICE`] pods. Returns `true` if pods are left.
-    fn advance(&self) -> bool {
-        self.lock().model.advance(PODS_PER_SLICE)
     }
 
     /// Adds or updates a pod of the index.
@@ -159,7 +153,10 @@ impl PolicyIndex {
         let annotation = pod.annotations().get(KURYR_VIF).filter(|_| may_use_vifs);
         let annotation = annotation.map(|text| text.as_str().into());
         self.change(|state| {
-            state.set_annotation(&fields.owner.uid, annotation);
+            match annotation {
+                Some(text) => drop(state.annotations.insert(fields.owner.uid.clone(), text)),
+                None => drop(state.annotations.remove(&fields.owner.uid)),
+            }
             state.model.set_pod(fields);
         });
     }
@@ -169,7 +166,7 @@ impl PolicyIndex {
         self.change(|state| {
             state.model.remove_pod(uid);
             state.assigned.remove(uid);
-            state.set_annotation(uid, None);
+            state.annotations.remove(uid);
         });
     }
 
@@ -187,7 +184,7 @@ impl PolicyIndex {
 
     /// Records that the handler `vif` has checked the VIFs of the pod, so that its annotation is not needed any more.
     pub(crate) fn forget_annotation(&self, pod: &Uid) {
-        self.lock().set_annotation(pod, None);
+        self.lock().annotations.remove(pod);
     }
 
     /// Returns the three groups that exist regardless of policies, with their rules: the group that
@@ -213,7 +210,7 @@ impl PolicyIndex {
 
     /// Returns the namespace, name and UID of each policy.
     pub(crate) fn policies(&self) -> Vec<Owner> {
-        self.lock().model.policy_owners().cloned().collect()
+        self.lock().model.policies.values().map(|terms| terms.owner.clone()).collect()
     }
 
     /// Returns the names of all security groups that the policies need.
@@ -235,7 +232,8 @@ impl PolicyIndex {
                  (`network_policy.max_rules_per_namespace`)"
             )
         }));
-        problems.extend(state.model.policy(policy).into_iter().flat_map(|terms| terms.problems.clone()));
+        problems
+            .extend(state.model.policies.get(policy).into_iter().flat_map(|terms| terms.problems.clone()));
         problems.sort();
         problems.dedup();
         problems
@@ -272,21 +270,21 @@ impl PolicyIndex {
     pub(crate) fn pod_groups(&self, pod: &Uid) -> Result<Option<Vec<SecurityGroupId>>, GroupNotReady> {
         let mut state = self.lock();
         let Some(groups) = state.model.pod_groups(pod).cloned() else { return Ok(None) };
-        self.ids(&state, &groups, None).map(Some)
+        self.ids(&state, &groups, false).map(Some)
     }
 
-    /// Returns the ids of the groups that new VIFs of a pod are created with. A group that does not
-    /// exist yet is replaced by the result of `placeholder`; without `placeholder`, an error is
+    /// Returns the ids of the groups that new VIFs of a pod are created with. In a `dry_run`, a group
+    /// that does not exist yet gets the id that the plan of the dry run contains; otherwise, an error is
     /// returned. The ids are stored until the pod is removed from the index.
     pub(super) fn assign_groups(
         &self,
         pod: &Pod,
-        placeholder: Option<fn(&GroupName) -> SecurityGroupId>,
+        dry_run: bool,
     ) -> Result<Vec<SecurityGroupId>, GroupNotReady> {
         let facts = PodFields::of(pod);
         let mut state = self.lock();
         let groups = state.model.groups_for(&facts);
-        let ids = self.ids(&state, &groups, placeholder)?;
+        let ids = self.ids(&state, &groups, dry_run)?;
         let tick = state.next_tick();
         if state.model.pod_owner(&facts.owner.uid).is_some() {
             state.assigned.insert(facts.owner.uid, (tick, ids.clone()));
@@ -310,9 +308,12 @@ impl PolicyIndex {
     /// Returns the policies, and at most one slice of the pods, whose groups have changed since the
     /// last call of this method. If pods are left, the index counts as changed again.
     pub(crate) fn take_changes(&self) -> IndexChanges {
-        let mut state = self.lock();
+        let state = &mut *self.lock();
         state.model.update();
-        state.drop_unneeded();
+        if !state.unavailable.is_empty() {
+            let needed = state.model.group_names();
+            state.unavailable.retain(|name| needed.contains(name));
+        }
         let pods: Vec<_> = state.model.changed_pods.iter().take(PODS_PER_SLICE).cloned().collect();
         for pod in &pods {
             state.model.changed_pods.remove(pod);
@@ -321,7 +322,7 @@ impl PolicyIndex {
             self.changed.notify_one();
         }
         let policies = std::mem::take(&mut state.model.changed_policies);
-        let policy = |uid: &Uid| state.model.policy(uid).map(|terms| terms.owner.clone());
+        let policy = |uid: &Uid| state.model.policies.get(uid).map(|terms| terms.owner.clone());
         IndexChanges {
             pods: pods.iter().filter_map(|uid| state.model.pod_owner(uid).cloned()).collect(),
             policies: policies.iter().filter_map(policy).collect(),
@@ -345,19 +346,20 @@ impl PolicyIndex {
     }
 
     /// Returns the ids of a pod's groups, sorted, without groups of peers whose creation failed.
-    /// Returns an error if another group does not exist yet and there is no `placeholder`.
+    /// Returns an error if another group does not exist yet and this is no `dry_run`.
     fn ids(
         &self,
         state: &IndexState,
         groups: &PodGroups,
-        placeholder: Option<fn(&GroupName) -> SecurityGroupId>,
+        dry_run: bool,
     ) -> Result<Vec<SecurityGroupId>, GroupNotReady> {
         let both = [Direction::Ingress, Direction::Egress].map(name::open);
         let both = both.iter().filter(|_| groups.open && self.open.is_empty());
         let open = self.open.iter().filter(|_| groups.open);
         let mut ids: BTreeSet<_> = open.cloned().collect();
         for name in groups.names.iter().chain(both) {
-            if let Some(id) = state.ready.get(name).cloned().or_else(|| Some(placeholder?(name))) {
+            let planned = || dry_run.then(|| format!("planned-{name}").into());
+            if let Some(id) = state.ready.get(name).cloned().or_else(planned) {
                 ids.insert(id);
             } else if !state.unavailable.contains(name) {
                 return Err(GroupNotReady(name.clone()));
@@ -383,22 +385,6 @@ impl IndexState {
     fn next_tick(&mut self) -> u64 {
         self.tick += 1;
         self.tick
-    }
-
-    /// Sets or removes the annotation with the VIFs of a pod.
-    fn set_annotation(&mut self, pod: &Uid, text: Option<Box<str>>) {
-        match text {
-            Some(text) => drop(self.annotations.insert(pod.clone(), text)),
-            None => drop(self.annotations.remove(pod)),
-        }
-    }
-
-    /// Forgets failed creations of groups that no policy needs any more.
-    fn drop_unneeded(&mut self) {
-        if !self.unavailable.is_empty() {
-            let needed = self.model.group_names();
-            self.unavailable.retain(|name| needed.contains(name));
-        }
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use staffetta_driver::{Direction, GroupName, Owner, Uid};
 
-use super::change::ModelChange;
 use super::name;
 use super::pod::{PodFields, PortName, PortNumbers};
 use super::rule_limit::RuleLimit;
@@ -48,12 +47,9 @@ pub(super) struct PolicyModel {
     /// UID and labels of each namespace, by name.
     namespaces: HashMap<String, (Uid, Labels)>,
     /// The parsed policies, by UID.
-    policies: HashMap<Uid, Arc<ParsedPolicy>>,
+    pub(super) policies: HashMap<Uid, Arc<ParsedPolicy>>,
     /// The pods by UID, with their groups as last computed.
     pods: BTreeMap<Uid, (PodFields, PodGroups)>,
-    /// The distinct peer selectors of all policies, by the name of their group; `None` after a
-    /// change of a policy, until the selectors are needed again.
-    selectors: Option<Arc<BTreeMap<GroupName, Arc<PeerSelector>>>>,
     /// The policies and peer selectors that concern each namespace, by the name of the namespace.
     /// An entry is removed when a policy or the namespace changes, and computed again when it is
     /// needed.
@@ -63,10 +59,10 @@ pub(super) struct PolicyModel {
     resolved: HashMap<GroupName, BTreeMap<PortNumbers, usize>>,
     /// The pods whose groups must be recomputed.
     dirty: BTreeSet<Uid>,
-    /// The changes that may concern pods and are not being applied yet.
-    pending: Vec<ModelChange>,
-    /// The changes that are being applied to the pods, in the order of their UIDs.
-    applying: Vec<ModelChange>,
+    /// The policies that were added or removed and are not being applied to the pods yet.
+    pending: Vec<Arc<ParsedPolicy>>,
+    /// The added or removed policies that are being applied to the pods, in the order of their UIDs.
+    applying: Vec<Arc<ParsedPolicy>>,
     /// The last pod to which `applying` was applied.
     applied_to: Option<Uid>,
     /// The limit of the rules of each namespace.
@@ -80,7 +76,7 @@ pub(super) struct PolicyModel {
     pub(super) changed_policies: HashSet<Uid>,
 }
 
-/// The number of pending changes above which all pods are recomputed, instead of only those that a change concerns.
+/// The number of changed policies above which all pods are recomputed, instead of only those that a change concerns.
 const MANY_CHANGES: usize = 8;
 
 /// The policies of a namespace, and the peer selectors of all policies that match the namespace.
@@ -165,16 +161,6 @@ impl PolicyModel {
     /// Returns the namespace, name and UID of a pod, or `None` if the pod is not in the model.
     pub(super) fn pod_owner(&self, uid: &Uid) -> Option<&Owner> {
         self.pods.get(uid).map(|(facts, _)| &facts.owner)
-    }
-
-    /// Returns the parsed policy with this UID; `None` if there is none.
-    pub(super) fn policy(&self, uid: &Uid) -> Option<&Arc<ParsedPolicy>> {
-        self.policies.get(uid)
-    }
-
-    /// Returns the namespace, name and UID of each policy.
-    pub(super) fn policy_owners(&self) -> impl Iterator<Item = &Owner> {
-        self.policies.values().map(|terms| &terms.owner)
     }
 
     /// Marks all pods and policies as changed.
@@ -314,15 +300,14 @@ impl PolicyModel {
         if let Some(scope) = self.scopes.get(name) {
             return Arc::clone(scope);
         }
-        let all = || self.policies.values().flat_map(|terms| terms.peers.clone()).collect();
-        let selectors = Arc::clone(self.selectors.get_or_insert_with(|| Arc::new(all())));
         let labels = self.namespaces.get(name).map(|(_, labels)| labels);
         let matches = |peers: &PeerSelector| match &peers.scope {
             PeerScope::Own(own) => own == name,
             PeerScope::Matching(selector) => labels.is_some_and(|labels| selector.matches(labels)),
         };
         let isolates = |terms: &ParsedPolicy| terms.owner.namespace == name && !terms.isolated.is_empty();
-        let selectors = selectors.iter().filter(|(_, peers)| matches(peers));
+        let selectors = self.policies.values().flat_map(|terms| &terms.peers);
+        let selectors = selectors.filter(|(_, peers)| matches(peers));
         let scope = Arc::new(NamespaceScope {
             policies: self.policies.values().filter(|terms| isolates(terms)).cloned().collect(),
             selectors: selectors.map(|(name, peers)| (name.clone(), Arc::clone(peers))).collect(),
@@ -357,8 +342,7 @@ impl PolicyModel {
         }
         if !self.applying.is_empty() {
             let concerns = |pod: &PodFields| {
-                self.applying.len() > MANY_CHANGES
-                    || self.applying.iter().any(|change| change.may_concern(pod))
+                self.applying.len() > MANY_CHANGES || self.applying.iter().any(|terms| terms.may_concern(pod))
             };
             let start = self.applied_to.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
             let next = self.pods.range((start, Bound::Unbounded)).take(left);
@@ -419,20 +403,20 @@ impl PolicyModel {
         }
     }
 
-    /// Discards the computed scope of a namespace, and records the change for its pods.
+    /// Discards the computed scope of a namespace, and has the groups of its pods recomputed.
     fn namespace_changed(&mut self, name: &str) {
         self.scopes.remove(name);
-        self.pending.push(ModelChange::Namespace(name.to_owned()));
+        let pods = self.pods.iter().filter(|(_, (facts, _))| facts.owner.namespace == name);
+        self.dirty.extend(pods.map(|(uid, _)| uid.clone()));
     }
 
-    /// Discards all computed scopes and peer selectors, and records the change for the pods that
-    /// policies with the old or the new terms may concern.
+    /// Discards all computed scopes, and records the change for the pods that policies with the old or
+    /// the new terms may concern.
     fn policies_changed(&mut self, changed: impl IntoIterator<Item = Arc<ParsedPolicy>>) {
-        self.selectors = None;
         self.scopes.clear();
         for terms in changed {
             self.rule_limit.changed(&terms);
-            self.pending.push(ModelChange::Policy(terms));
+            self.pending.push(terms);
         }
     }
 }

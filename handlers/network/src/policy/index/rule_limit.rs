@@ -41,8 +41,8 @@ impl RuleLimit {
         self.max.filter(|_| excessive.is_some_and(|policies| policies.contains(&terms.owner.uid)))
     }
 
-    /// Compares the changed namespaces with the maximum. `rules` counts the rules of a policy. Returns the policies that begin or cease
-    /// to exceed the maximum.
+    /// Compares the changed namespaces with the maximum. The oldest policies have precedence. `rules` counts the rules of a policy. Returns
+    /// the policies that begin or cease to exceed the maximum.
     pub(super) fn check(
         &mut self,
         policies: &HashMap<Uid, Arc<ParsedPolicy>>,
@@ -50,8 +50,20 @@ impl RuleLimit {
     ) -> Vec<Uid> {
         let mut differing = Vec::new();
         for namespace in std::mem::take(&mut self.unchecked) {
-            let here = policies.values().filter(|terms| terms.owner.namespace == namespace);
-            let excessive = self.excessive_of(here.map(AsRef::as_ref).collect(), &rules);
+            let mut excessive = BTreeSet::new();
+            if let Some(mut left) = self.max {
+                let here = policies.values().filter(|terms| terms.owner.namespace == namespace);
+                let mut here: Vec<_> = here.collect();
+                here.sort_by_cached_key(|terms| (terms.created.clone(), terms.owner.uid.clone()));
+                for terms in here {
+                    let uid = &terms.owner.uid;
+                    let count = *self.counts.entry(uid.clone()).or_insert_with(|| rules(terms));
+                    match left.checked_sub(count) {
+                        Some(rest) => left = rest,
+                        None => drop(excessive.insert(uid.clone())),
+                    }
+                }
+            }
             let before = self.excessive.remove(&namespace).unwrap_or_default();
             differing.extend(excessive.symmetric_difference(&before).cloned());
             if !excessive.is_empty() {
@@ -59,26 +71,5 @@ impl RuleLimit {
             }
         }
         differing
-    }
-
-    /// Returns those of the policies of one namespace that exceed the maximum. The oldest policies have precedence.
-    fn excessive_of(
-        &mut self,
-        mut policies: Vec<&ParsedPolicy>,
-        rules: &impl Fn(&ParsedPolicy) -> usize,
-    ) -> BTreeSet<Uid> {
-        let Some(mut left) = self.max else { return BTreeSet::new() };
-        policies
-            .sort_by(|one, other| (&one.created, &one.owner.uid).cmp(&(&other.created, &other.owner.uid)));
-        let mut excessive = BTreeSet::new();
-        for terms in policies {
-            let uid = &terms.owner.uid;
-            let count = *self.counts.entry(uid.clone()).or_insert_with(|| rules(terms));
-            match left.checked_sub(count) {
-                Some(rest) => left = rest,
-                None => drop(excessive.insert(uid.clone())),
-            }
-        }
-        excessive
     }
 }

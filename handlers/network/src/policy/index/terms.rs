@@ -13,7 +13,7 @@ use staffetta_driver::{Direction, GroupName, Owner, Protocol, ProtocolPorts, Rem
 
 use super::block;
 use super::name;
-use super::pod::PortName;
+use super::pod::{PodFields, PortName};
 use super::selector::PodSelector;
 
 /// The maximum number of pairs of a port and a peer in a policy. Each pair becomes one or two
@@ -116,6 +116,17 @@ impl ParsedPolicy {
             terms.add_rule(Direction::Egress, &format!("egress[{number}]"), &ports, &to);
         }
         terms
+    }
+
+    /// Returns `true` if the groups of the pod may depend on the policy.
+    pub(super) fn may_concern(&self, pod: &PodFields) -> bool {
+        let namespace = &pod.owner.namespace;
+        let is_peer = |peers: &PeerSelector| {
+            let is_elsewhere = matches!(&peers.scope, PeerScope::Own(own) if own != namespace);
+            !is_elsewhere && peers.pods.matches(&pod.labels)
+        };
+        self.owner.namespace == *namespace && self.selector.matches(&pod.labels)
+            || self.peers.values().any(|peers| is_peer(peers))
     }
 
     /// Adds the pairs of a rule, which is at `path` in the policy. If the policy would exceed its

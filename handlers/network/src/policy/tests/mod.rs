@@ -50,9 +50,11 @@ impl World {
         world
     }
 
-    /// Recovers the handler and adds the namespace.
+    /// Recovers the handler, which reconciles the common groups as with the event of a node, and adds
+    /// the namespace.
     async fn begin(&self) {
         self.handler.recover().await.unwrap();
+        self.handler.reconcile_common().await.unwrap();
         self.namespace("shop", &json!({ "team": "shop" }));
     }
 
