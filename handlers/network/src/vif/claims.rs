@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Owned, Owner, PodLifecycle, PoolClaim, Uid, Vif, VifId, VifPoolKey};
 use tokio::time::Instant;
 
-use super::networks::requests_networks;
 use super::{VifError, VifHandler};
 
 /// The type of the function that is called with the UID of a pod when the VIFs that it publishes were found to belong to it, and were not
@@ -115,22 +114,10 @@ impl VifClaims {
         self.published.insert(uid.clone(), published);
     }
 
-    /// Records that the pod publishes these VIFs, and that one of them does not belong to it, for tests.
-    #[cfg(test)]
-    pub(crate) fn set_foreign(&self, uid: &Uid, vifs: &[Vif]) {
-        self.set_unverified(uid, vifs, AddressInUse::Unknown);
-    }
-
     /// Records that the pod was deleted.
     pub fn forget(&self, uid: &Uid) {
         self.published.remove(uid);
         self.unknown.remove(uid);
-    }
-
-    /// Returns the UID of the pod that publishes the VIF and to which the VIF belongs.
-    pub(crate) fn pod_of(&self, vif: &VifId) -> Option<Uid> {
-        let publishes = |published: &Published| published.is_verified && published.vifs.contains(vif);
-        self.published.iter().find(|published| publishes(published)).map(|published| published.key().clone())
     }
 
     /// Returns the pods that publish VIFs which belong to them, by the id of the VIF.
@@ -225,16 +212,15 @@ impl VifHandler {
         let verified = self.are_of(pod, owner, published).await;
         match &verified {
             Ok(()) => self.claims.set_verified(&owner.uid, published),
-            // A pod that runs may use the VIF that its annotation named before. Its address tells which one it is, except for
-            // additional networks, whose addresses are not in its status.
-            Err(error) if error.needs_another_vif() && PodLifecycle::of(pod) == PodLifecycle::Started => {
-                let several = self.drivers.additional.is_some() && requests_networks(pod);
-                let address = address(pod).filter(|_| !several);
-                let in_use = address.map_or(AddressInUse::Unknown, AddressInUse::Known);
-                self.claims.set_unverified(&owner.uid, published, in_use);
-            }
             Err(error) if error.needs_another_vif() => {
-                self.claims.set_unverified(&owner.uid, published, AddressInUse::None);
+                // A pod that runs may use the VIF that its annotation named before. Its address tells which one it is, except for
+                // additional networks, whose addresses are not in its status.
+                let in_use = match address(pod).filter(|_| !self.requests_several(pod)) {
+                    _ if PodLifecycle::of(pod) != PodLifecycle::Started => AddressInUse::None,
+                    Some(address) => AddressInUse::Known(address),
+                    None => AddressInUse::Unknown,
+                };
+                self.claims.set_unverified(&owner.uid, published, in_use);
             }
             Err(_) => {}
         }
@@ -293,6 +279,13 @@ impl VifHandler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl VifClaims {
+        /// Records that the pod publishes these VIFs, and that one of them does not belong to it.
+        pub(crate) fn set_foreign(&self, uid: &Uid, vifs: &[Vif]) {
+            self.set_unverified(uid, vifs, AddressInUse::Unknown);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_unknown_vif_of_a_pod_that_was_verified_meanwhile_gets_a_list_of_its_own() {

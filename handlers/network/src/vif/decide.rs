@@ -88,18 +88,18 @@ pub(super) fn decide(
     several: bool,
 ) -> Result<VifAction, AnnotationError> {
     let published = annotation(pod).map(PodState::read);
-    match PodLifecycle::of(pod) {
-        PodLifecycle::HostNetwork | PodLifecycle::Unscheduled => Ok(VifAction::Nothing),
-        PodLifecycle::Starting | PodLifecycle::Started => {
+    match (PodLifecycle::of(pod), published) {
+        (PodLifecycle::HostNetwork | PodLifecycle::Unscheduled, _) => Ok(VifAction::Nothing),
+        (PodLifecycle::Starting | PodLifecycle::Started, published) => {
             Ok(decide_living(pod, published.transpose()?, record, several))
         }
-        PodLifecycle::Terminating if matches!(published, Some(Ok(_))) => {
-            Ok(published.transpose()?.map_or(VifAction::Nothing, |state| VifAction::Verify(Box::new(state))))
-        }
+        (PodLifecycle::Terminating, Some(Ok(state))) => Ok(VifAction::Verify(Box::new(state))),
         // The VIFs may be in use, even if the annotation is malformed.
-        PodLifecycle::Terminating if published.is_some() || has_finalizer(pod) => Ok(VifAction::Nothing),
-        PodLifecycle::Terminating => Ok(release(pod, published, record, MetadataPatch::default())),
-        PodLifecycle::Finished { deleting } => {
+        (PodLifecycle::Terminating, published) if published.is_some() || has_finalizer(pod) => {
+            Ok(VifAction::Nothing)
+        }
+        (PodLifecycle::Terminating, _) => Ok(release(pod, None, record, MetadataPatch::default())),
+        (PodLifecycle::Finished { deleting }, published) => {
             // A deleted pod may stay because of another finalizer; without ours there is nothing to
             // write.
             let unpublish = matches!(published, Some(Ok(_))) && (has_finalizer(pod) || !deleting);

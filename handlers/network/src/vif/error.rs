@@ -81,12 +81,7 @@ impl VifError {
             | Self::SecurityGroups(error)
             | Self::Activate(error)
             | Self::Step(error) => Some(error),
-            Self::Networks(_)
-            | Self::NoSubnet
-            | Self::Shared
-            | Self::Foreign(_)
-            | Self::Unknown { .. }
-            | Self::NotActive { .. } => None,
+            _ => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! and which the annotation of their living pod does not list.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
@@ -10,7 +10,7 @@ use staffetta_driver::{Owned, Owner, Uid, Vif, VifId};
 use staffetta_handler::{
     GarbageCollector, HandlerError, Identity, Source, Trigger, TriggerHandler, TriggerSender,
 };
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tracing::warn;
 
 use super::decide::VifRecord;
@@ -21,11 +21,24 @@ use crate::step_error::{StepContext, StepError};
 /// A trigger for a living pod that has VIFs which it does not publish, according to two consecutive
 /// scans.
 #[derive(Clone, Debug)]
-pub struct VifsLeaked(Identity);
+pub struct VifsLeaked {
+    identity: Identity,
+    /// The pod, as the ownership marks of its VIFs name it.
+    owner: Owner,
+    /// The leaked VIFs.
+    vifs: Vec<Vif>,
+}
+
+impl VifsLeaked {
+    /// Creates the trigger for the pod `owner`, without a VIF.
+    fn of(owner: &Owner) -> Self {
+        Self { identity: identity::<Pod>(owner.clone()), owner: owner.clone(), vifs: Vec::new() }
+    }
+}
 
 impl Trigger for VifsLeaked {
     fn identity(&self) -> &Identity {
-        &self.0
+        &self.identity
     }
 }
 
@@ -37,25 +50,16 @@ impl Trigger for VifsLeaked {
 pub(super) struct LeakDetector {
     /// The VIFs that each pod publishes: those that its annotation lists.
     claims: Arc<VifClaims>,
-    /// The result of the last scan.
-    scan: Mutex<LeakScan>,
-    /// Wakes the [`LeakSource`] when a scan has confirmed leaks.
-    found: Notify,
-}
-
-/// The result of the last scan for leaked VIFs.
-#[derive(Default)]
-struct LeakScan {
     /// The leaked VIFs according to the last scan.
-    suspected: HashSet<VifId>,
-    /// The leaked VIFs according to both of the last two scans, by the UID of their pod.
-    confirmed: HashMap<Uid, (Owner, Vec<Vif>)>,
+    suspected: Mutex<HashSet<VifId>>,
+    /// The leaked VIFs according to both of the last two scans.
+    confirmed: watch::Sender<Vec<VifsLeaked>>,
 }
 
 impl LeakDetector {
     /// Creates the detector, before its first scan.
     pub(super) fn new(claims: Arc<VifClaims>) -> Self {
-        Self { claims, scan: Mutex::default(), found: Notify::new() }
+        Self { claims, suspected: Mutex::default(), confirmed: watch::Sender::default() }
     }
 
     /// Scans `marks`, the list of all VIFs with an ownership mark, for leaked VIFs: those that their
@@ -66,43 +70,26 @@ impl LeakDetector {
     /// for its UID: the handler then has a [`VifRecord`] of the pod, because the annotation does not show
     /// the state of its VIFs yet.
     fn evaluate(&self, marks: &[Owned<Vif>], has_record: impl Fn(&Uid) -> bool) {
-        let mut scan = self.scan();
-        let mut next = LeakScan::default();
+        let mut suspected = self.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut next, mut confirmed) = (HashSet::new(), HashMap::new());
         for Owned { owner, resource } in marks {
             let Some(owner) = owner else { continue };
             if has_record(&owner.uid) || !self.claims.is_known_unpublished(&owner.uid, resource) {
                 continue;
             }
-            if scan.suspected.contains(&resource.id) {
-                let (_, vifs) =
-                    next.confirmed.entry(owner.uid.clone()).or_insert((owner.clone(), Vec::new()));
-                vifs.push(resource.clone());
+            if suspected.contains(&resource.id) {
+                let leaks = confirmed.entry(&owner.uid).or_insert_with(|| VifsLeaked::of(owner));
+                leaks.vifs.push(resource.clone());
             }
-            next.suspected.insert(resource.id.clone());
+            next.insert(resource.id.clone());
         }
-        *scan = next;
-        if !scan.confirmed.is_empty() {
-            self.found.notify_one();
-        }
-    }
-
-    /// Returns the pod with this UID and those of its confirmed leaked VIFs that are still not
-    /// published. Returns `None` if the pod has no confirmed leaks.
-    fn leaks_of(&self, uid: &Uid) -> Option<(Owner, Vec<Vif>)> {
-        let (owner, mut vifs) = self.scan().confirmed.get(uid).cloned()?;
-        vifs.retain(|vif| self.claims.is_known_unpublished(uid, vif));
-        Some((owner, vifs))
+        *suspected = next;
+        self.confirmed.send_replace(confirmed.into_values().collect());
     }
 
     /// Returns a trigger for each pod with confirmed leaks.
     pub(super) fn triggers(&self) -> Vec<VifsLeaked> {
-        let scan = self.scan();
-        scan.confirmed.values().map(|(owner, _)| VifsLeaked(identity::<Pod>(owner.clone()))).collect()
-    }
-
-    /// Locks the result of the last scan.
-    fn scan(&self) -> MutexGuard<'_, LeakScan> {
-        self.scan.lock().unwrap_or_else(PoisonError::into_inner)
+        self.confirmed.borrow().clone()
     }
 }
 
@@ -112,12 +99,13 @@ pub(super) struct LeakSource(pub(super) Arc<LeakDetector>);
 #[async_trait]
 impl Source for LeakSource {
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
-        loop {
-            self.0.found.notified().await;
+        let mut confirmed = self.0.confirmed.subscribe();
+        while confirmed.changed().await.is_ok() {
             for trigger in self.0.triggers() {
                 sender.send(trigger);
             }
         }
+        Ok(())
     }
 }
 
@@ -125,15 +113,16 @@ impl TriggerHandler<VifsLeaked> for VifHandler {
     type Error = VifError;
 
     async fn on_trigger(&self, trigger: &VifsLeaked) -> Result<(), VifError> {
-        let uid: Uid = trigger.identity().uid.as_str().into();
-        let Some((owner, leaks)) = self.leaks.leaks_of(&uid) else { return Ok(()) };
+        let VifsLeaked { owner, vifs, .. } = trigger;
+        let mut leaks = vifs.clone();
+        leaks.retain(|vif| self.claims.is_known_unpublished(&owner.uid, vif));
         // A pod with a record is taken care of by its own events.
-        if leaks.is_empty() || self.records.contains(&uid) {
+        if leaks.is_empty() || self.records.contains(&owner.uid) {
             return Ok(());
         }
-        let Owner { namespace, name, .. } = &owner;
+        let Owner { namespace, name, uid } = owner;
         warn!(namespace, name, %uid, count = leaks.len(), "releasing leaked VIFs: the pod does not publish them");
-        Ok(self.release(&owner, &leaks).await?)
+        Ok(self.release(owner, &leaks).await?)
     }
 }
 

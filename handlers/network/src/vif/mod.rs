@@ -158,22 +158,15 @@ impl ResourceEventHandler<Pod> for VifHandler {
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VifError> {
         self.pool_feed.finish();
         let owner = owner_of(tombstone);
-        match tombstone {
-            Tombstone::Last(pod) => {
-                if after_deletion(pod, self.records.get(&owner.uid)) == VifAction::ReadMarks {
-                    self.record_marks(&owner).await?;
-                }
-                if let VifAction::Release { vifs, .. } = after_deletion(pod, self.records.get(&owner.uid)) {
-                    self.release(&owner, &vifs).await?;
-                }
-            }
-            Tombstone::Missed(_) => {
-                let vifs = match self.records.get(&owner.uid) {
-                    None | Some(VifRecord::Requested) => self.marked_vifs(&owner).await?,
-                    Some(record) => record.vifs(),
-                };
-                self.release(&owner, &vifs).await?;
-            }
+        let (pod, unknown) = match tombstone {
+            Tombstone::Last(pod) => (Arc::clone(pod), None),
+            Tombstone::Missed(_) => (Arc::default(), Some(VifRecord::Requested)),
+        };
+        if after_deletion(&pod, self.records.get(&owner.uid).or(unknown)) == VifAction::ReadMarks {
+            self.record_marks(&owner).await?;
+        }
+        if let VifAction::Release { vifs, .. } = after_deletion(&pod, self.records.get(&owner.uid)) {
+            self.release(&owner, &vifs).await?;
         }
         self.records.remove(&owner.uid);
         self.claims.forget(&owner.uid);

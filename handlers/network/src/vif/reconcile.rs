@@ -26,8 +26,8 @@ impl VifHandler {
         }
         let owner = Owner::of(&pod.metadata);
         loop {
-            let several = self.drivers.additional.is_some() && requests_networks(pod);
-            match decide(pod, self.records.get(&owner.uid), several).step("read the VIFs of the pod")? {
+            let decided = decide(pod, self.records.get(&owner.uid), self.requests_several(pod));
+            match decided.step("read the VIFs of the pod")? {
                 VifAction::Nothing => return Ok(()),
                 VifAction::ReadMarks => self.record_marks(&owner).await?,
                 VifAction::Request => {
@@ -61,6 +61,11 @@ impl VifHandler {
         }
     }
 
+    /// Returns `true` if the pod requests additional networks, and may have them.
+    pub(super) fn requests_several(&self, pod: &Pod) -> bool {
+        self.drivers.additional.is_some() && requests_networks(pod)
+    }
+
     /// Lists the VIFs that carry the pod's ownership mark, and stores them in the pod's in-memory
     /// record.
     pub(super) async fn record_marks(&self, owner: &Owner) -> Result<(), StepError> {
@@ -76,15 +81,6 @@ impl VifHandler {
             self.claims.add(&owner.uid, vif);
         }
         Ok(vifs)
-    }
-
-    /// Returns the request for the pod's default VIF, in the project, the subnets and the security
-    /// groups that the drivers choose.
-    pub(super) async fn default_request(&self, pod: &Pod, owner: &Owner) -> Result<VifRequest, VifError> {
-        let request = self.placed_request(pod, owner).await?;
-        let groups = self.drivers.security_groups.security_groups(pod, &request.project).await;
-        let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
-        Ok(VifRequest { security_groups: groups, ..request })
     }
 
     /// Returns the request for the pod's default VIF without security groups. Only a new VIF needs them: the
@@ -110,16 +106,19 @@ impl VifHandler {
     /// Requests the pod's VIFs from the pool, and stores them in the pod's in-memory record.
     async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
         let additional = self.additional_networks(pod).map_err(VifError::Networks)?;
-        let mut requests = vec![self.default_request(pod, owner).await?];
-        for AdditionalNetwork { interface, subnet, .. } in &additional {
-            let subnet = self.drivers.subnets.subnet(subnet, &requests[0].project).await;
+        let request = self.placed_request(pod, owner).await?;
+        let groups = self.drivers.security_groups.security_groups(pod, &request.project).await;
+        let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
+        let mut requests = vec![VifRequest { security_groups: groups, ..request }];
+        for AdditionalNetwork { interface, attachment } in &additional {
+            let subnet = self.drivers.subnets.subnet(&attachment.subnet_id, &requests[0].project).await;
             let subnet = subnet.step(format!("find the subnet of interface {interface}"))?;
             requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
         }
         // Recorded before the calls: if they are interrupted, the next attempt reads the marks.
         self.records.set(&owner.uid, VifRecord::Requested);
-        let mut vifs = self.create(owner, &requests).await?.into_iter();
-        let Some(default_vif) = vifs.next() else { return Err(VifError::NoSubnet) };
+        let mut vifs = self.create(owner, &requests).await?;
+        let default_vif = vifs.remove(0);
         let interfaces = additional.into_iter().map(|network| network.interface);
         let state = PodState { default_vif, additional_vifs: interfaces.zip(vifs).collect() };
         self.records.set(&owner.uid, VifRecord::Created(Box::new(state.clone())));
@@ -159,9 +158,11 @@ impl VifHandler {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let of_node = node.and_then(|node| self.drivers.pool.vif_driver_of_node(node));
         let node_driver = of_node.as_ref().unwrap_or(&additional.driver);
-        for AdditionalNetwork { interface, driver, .. } in &requested {
-            if let Some(driver) = driver.clone().filter(|driver| driver != node_driver) {
-                return Err(NetworksError::Driver { interface: interface.clone(), driver });
+        for AdditionalNetwork { interface, attachment } in &requested {
+            if let Some(driver) = attachment.driver_type.as_ref().filter(|driver| *driver != node_driver) {
+                return Err(NetworksError::Unavailable(format!(
+                    "the network of interface {interface} requires the VIF driver `{driver}`, but the node uses another one"
+                )));
             }
         }
         Ok(requested)

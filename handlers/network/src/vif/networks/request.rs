@@ -16,32 +16,15 @@ pub enum NetworksError {
         "the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}"
     )]
     Malformed(String),
-    /// The network does not exist. The value is its namespace and name.
-    #[error("there is no NetworkAttachmentDefinition {0}")]
-    Unknown(String),
     /// The network belongs to a namespace whose networks the pod may not use.
     #[error(
         "the pod may not use the NetworkAttachmentDefinition {0} of another namespace (`additional_networks.namespace_isolation`)"
     )]
     Isolated(String),
-    /// The network's definition is invalid.
-    #[error("the NetworkAttachmentDefinition {name} does not specify a subnet: {problem}")]
-    Invalid {
-        /// The namespace and name of the network.
-        name: String,
-        /// The description of the problem.
-        problem: String,
-    },
-    /// The network requires another VIF driver than the one of the pod's node.
-    #[error(
-        "the network of interface {interface} requires the VIF driver `{driver}`, but the node uses another one"
-    )]
-    Driver {
-        /// The name of the interface in the pod.
-        interface: String,
-        /// The name of the required VIF driver.
-        driver: String,
-    },
+    /// The network does not exist, its definition is invalid, or it requires another VIF driver than the
+    /// one of the pod's node.
+    #[error("{0}")]
+    Unavailable(String),
 }
 
 /// A request for an additional network: the network's namespace and name, and the interface in the

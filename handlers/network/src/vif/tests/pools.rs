@@ -354,7 +354,7 @@ async fn a_vif_of_the_pool_of_another_controller_is_found_by_a_new_list_and_kept
     pooled.warm().await;
     // The pod gets it from the pool of another controller.
     let request =
-        pooled.world.handler.default_request(&pooled.world.api.object(), &pooled.owner()).await.unwrap();
+        pooled.world.handler.placed_request(&pooled.world.api.object(), &pooled.owner()).await.unwrap();
     let order = BulkVifRequest {
         key: VifPoolKey::new("node-1", &request),
         subnets: request.subnets,
