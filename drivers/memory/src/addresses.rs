@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// of addresses in use never exceeds the size of the subnet or the limit. The network address, the gateway (the first host address) and the
 /// IPv4 broadcast address are never allocated. The current time is an argument of the methods.
 #[derive(Debug)]
-pub struct AddressPool {
+pub(crate) struct AddressPool {
     limit: usize,
     cool_down: Duration,
     /// The addresses that were never allocated.
@@ -26,7 +26,7 @@ pub struct AddressPool {
 
 impl AddressPool {
     /// Creates a pool of the addresses of `cidr`, of which up to `limit` may be in use. A released address cools down for `cool_down`.
-    pub fn new(cidr: IpNet, limit: Option<u32>, cool_down: Duration) -> Self {
+    pub(crate) fn new(cidr: IpNet, limit: Option<u32>, cool_down: Duration) -> Self {
         let mut fresh = hosts(cidr);
         fresh.next(); // the gateway
         let mut pool = Self { limit: 0, cool_down, fresh, held: HashSet::new(), cooling: VecDeque::new() };
@@ -35,52 +35,48 @@ impl AddressPool {
     }
 
     /// Returns the address of the subnet's router: the first host address.
-    pub fn gateway(cidr: IpNet) -> IpAddr {
+    pub(crate) fn gateway(cidr: IpNet) -> IpAddr {
         hosts(cidr).next().unwrap_or(cidr.network())
     }
 
     /// Limits the number of addresses in use, or removes the limit (`None`). Addresses beyond a new limit stay in use.
-    pub fn set_limit(&mut self, limit: Option<u32>) {
+    pub(crate) fn set_limit(&mut self, limit: Option<u32>) {
         self.limit = limit.map_or(usize::MAX, |limit| limit as usize);
     }
 
     /// Allocates an address: one that was never used or, without one, the address whose cool-down ended first. Returns `None` if no address
     /// is free or the limit is reached.
-    pub fn take(&mut self, now: Instant) -> Option<IpAddr> {
-        let used = self.held.len() + self.cooling.len();
-        let fresh = if used < self.limit { self.fresh.next() } else { None };
-        let taken = match fresh {
-            Some(address) => address,
-            None if self.next_cooled(now)?.is_zero() => self.cooling.pop_front()?.0,
-            None => return None,
+    pub(crate) fn take(&mut self, now: Instant) -> Option<IpAddr> {
+        if !self.next_free(now)?.is_zero() {
+            return None;
+        }
+        let taken = match self.next_fresh() {
+            Some(_) => self.fresh.next()?,
+            None => self.cooling.pop_front()?.0,
         };
         self.held.insert(taken);
         Some(taken)
     }
 
     /// Releases an address, which then cools down. Does nothing if the address is not in use.
-    pub fn give_back(&mut self, address: IpAddr, now: Instant) {
+    pub(crate) fn give_back(&mut self, address: IpAddr, now: Instant) {
         if self.held.remove(&address) {
             self.cooling.push_back((address, now + self.cool_down));
         }
     }
 
-    /// Releases an address that was allocated but never used. It is free at once, without a cool-down.
-    pub fn put_back(&mut self, address: IpAddr, now: Instant) {
-        if self.held.remove(&address) {
-            self.cooling.push_front((address, now));
+    /// Returns the time until an address is free (zero if one is free now), or `None` if all are in use or the limit is reached.
+    pub(crate) fn next_free(&self, now: Instant) -> Option<Duration> {
+        if self.next_fresh().is_some() {
+            return Some(Duration::ZERO);
         }
-    }
-
-    /// Returns the time until the next cool-down ends (zero if one has ended), or `None` if no address cools down or the limit is reached.
-    pub fn next_cooled(&self, now: Instant) -> Option<Duration> {
         let (_, until) = self.cooling.front().filter(|_| self.held.len() < self.limit)?;
         Some(until.saturating_duration_since(now))
     }
 
-    /// Returns the addresses that are in use.
-    pub fn held(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.held.iter().copied()
+    /// Returns the next address that was never used, unless the addresses in use and in their cool-down have reached the limit.
+    fn next_fresh(&self) -> Option<IpAddr> {
+        if self.held.len() + self.cooling.len() < self.limit { self.fresh.clone().next() } else { None }
     }
 }
 
@@ -143,26 +139,18 @@ mod tests {
         pool.set_limit(Some(2));
         pool.give_back("10.0.0.4".parse().unwrap(), now);
         assert_eq!(pool.take(now + COOL_DOWN), None);
-        assert_eq!(pool.next_cooled(now), None);
+        assert_eq!(pool.next_free(now), None);
     }
 
     #[test]
     fn it_is_told_when_the_next_address_has_rested() {
         let (mut pool, now) = (pool("10.0.0.0/24", Some(1)), Instant::now());
         let address = pool.take(now).unwrap();
-        assert_eq!(pool.next_cooled(now), None);
+        assert_eq!(pool.next_free(now), None);
         pool.give_back(address, now);
         let later = now + Duration::from_secs(10);
-        assert_eq!((pool.take(later), pool.next_cooled(later)), (None, Some(Duration::from_secs(20))));
+        assert_eq!((pool.take(later), pool.next_free(later)), (None, Some(Duration::from_secs(20))));
         assert_eq!(pool.take(now + COOL_DOWN), Some(address));
-    }
-
-    #[test]
-    fn an_address_that_was_never_used_need_not_rest() {
-        let (mut pool, now) = (pool("10.0.0.0/24", Some(1)), Instant::now());
-        let address = pool.take(now).unwrap();
-        pool.put_back(address, now);
-        assert_eq!(pool.take(now), Some(address));
     }
 
     #[derive(Clone, Debug)]
@@ -215,7 +203,7 @@ mod tests {
                 }
             }
             let mut expected = held.clone();
-            let mut found: Vec<_> = pool.held().collect();
+            let mut found: Vec<_> = pool.held.into_iter().collect();
             expected.sort();
             found.sort();
             prop_assert_eq!(found, expected);

@@ -12,7 +12,6 @@ use super::addresses::AddressPool;
 use super::driver::Calls;
 use super::faults::Faults;
 use crate::lock::lock;
-use staffetta_driver::app_hosting::{DeploymentStage, HostedContainerState};
 use staffetta_driver::{ClusterId, Owner, Uid};
 
 /// The default time that a device needs to install an image.
@@ -84,71 +83,22 @@ pub struct MemoryDevice {
     state: Mutex<DeviceState>,
 }
 
-/// A container on a simulated device.
+/// A container on a simulated device, with its ownership mark. It is created with its image being installed, and runs from the end of the
+/// installation on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryContainer {
-    /// The pod that the container belongs to; `None` for a container that was created by hand.
-    pub owner: Option<Owner>,
-    /// The cluster in the ownership mark; `None` for a container without a mark.
-    pub cluster: Option<ClusterId>,
+    /// The cluster in the ownership mark.
+    pub cluster: ClusterId,
+    /// The pod that the container belongs to.
+    pub owner: Owner,
     /// The name of the container in its pod.
     pub name: String,
     /// The image of the container.
     pub image: String,
-    /// The index of the container among the containers of its pod.
-    pub position: usize,
     /// The IP address of the container.
     pub ip: IpAddr,
-    /// The state of the container.
-    pub state: MemoryContainerState,
-}
-
-/// The state of a container on a simulated device.
-#[derive(Clone, Debug, PartialEq)]
-pub enum MemoryContainerState {
-    /// The container is configured, and nothing else has been done.
-    Configured,
-    /// The image is being installed until this time.
-    Installing(Instant),
-    /// The image is installed.
-    Installed,
-    /// The resources of the container are reserved, and it can be started.
-    Activated,
-    /// The container runs.
-    Running,
-    /// The container has ended.
-    Ended,
-    /// The container has failed. It may be deployed again after the time `until`.
-    Failed {
-        /// The reason, one word in CamelCase.
-        reason: String,
-        /// The message, for users.
-        message: String,
-        /// The time from which the container may be deployed again.
-        until: Instant,
-    },
-}
-
-impl MemoryContainerState {
-    /// Converts the state to the one that a driver reports.
-    pub(super) fn hosted(&self) -> HostedContainerState {
-        let waiting =
-            |stage| HostedContainerState::Waiting { stage, message: format!("App state: {self:?}") };
-        match self {
-            Self::Configured => waiting(DeploymentStage::Configured),
-            Self::Installing(_) => HostedContainerState::Waiting {
-                stage: DeploymentStage::Installing,
-                message: "App state: Installing".into(),
-            },
-            Self::Installed => waiting(DeploymentStage::Installed),
-            Self::Activated => waiting(DeploymentStage::Activated),
-            Self::Running => HostedContainerState::Running,
-            Self::Ended => HostedContainerState::Ended { message: "App state: Ended".into() },
-            Self::Failed { reason, message, .. } => {
-                HostedContainerState::Failed { reason: reason.clone(), message: message.clone() }
-            }
-        }
-    }
+    /// The time at which the image is installed and the container starts.
+    pub running_from: Instant,
 }
 
 /// The state of a [`MemoryDevice`] that calls and tests change.
@@ -159,8 +109,22 @@ pub(super) struct DeviceState {
     pub(super) hosts: bool,
     /// The pool of IP addresses of the containers.
     pub(super) addresses: AddressPool,
-    /// The containers, by the UID of their pod and their name.
-    pub(super) containers: BTreeMap<(Uid, String), MemoryContainer>,
+    /// The containers, by the UID of their pod and their index among its containers.
+    pub(super) containers: BTreeMap<(Uid, usize), MemoryContainer>,
+}
+
+impl DeviceState {
+    /// Removes the containers for which `check` returns `true`. Their addresses are free at once.
+    pub(super) fn remove(&mut self, check: impl Fn(&MemoryContainer) -> bool) {
+        let Self { addresses, containers, .. } = self;
+        containers.retain(|_, container| {
+            let stays = !check(container);
+            if !stays {
+                addresses.give_back(container.ip, Instant::now());
+            }
+            stays
+        });
+    }
 }
 
 impl MemoryDevice {
@@ -192,29 +156,14 @@ impl MemoryDevice {
         self.state().hosts = hosts;
     }
 
-    /// Returns all containers, sorted by the UID of their pod and by their name.
+    /// Returns all containers, sorted by the UID of their pod and by their order in it.
     pub fn containers(&self) -> Vec<MemoryContainer> {
         self.state().containers.values().cloned().collect()
     }
 
-    /// Inserts a container, which another controller may have created, for the pod with this UID.
-    pub fn put(&self, uid: &Uid, container: MemoryContainer) {
-        self.state().containers.insert((uid.clone(), container.name.clone()), container);
-    }
-
-    /// Changes the state of a container, as if the device itself had changed it. Does nothing if the container does not exist.
-    pub fn set_state(&self, uid: &Uid, name: &str, state: MemoryContainerState) {
-        if let Some(container) = self.state().containers.get_mut(&(uid.clone(), name.to_owned())) {
-            container.state = state;
-        }
-    }
-
     /// Removes all containers, as if the device had been restarted without them.
     pub fn reset(&self) {
-        let mut state = self.state();
-        for (_, container) in std::mem::take(&mut state.containers) {
-            state.addresses.give_back(container.ip, Instant::now());
-        }
+        self.state().remove(|_| true);
     }
 
     /// Locks the state of the device.

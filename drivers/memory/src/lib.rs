@@ -11,7 +11,6 @@
 mod addresses;
 mod adoption;
 mod app_hosting;
-mod balancer;
 mod bulk_vif;
 mod devices;
 mod driver;
@@ -37,13 +36,10 @@ mod security_groups;
 mod services;
 mod vif;
 
-pub use addresses::AddressPool;
 pub use adoption::MemoryAdoption;
 pub use app_hosting::{MemoryAppHostingDriver, MemoryAppHostingDrivers};
 pub use bulk_vif::{BulkVifCall, BulkVifMethod, MemoryBulkVifDriver};
-pub use devices::{
-    AppHostingCall, AppHostingMethod, MemoryContainer, MemoryContainerState, MemoryDevice, MemoryDevices,
-};
+pub use devices::{AppHostingCall, AppHostingMethod, MemoryContainer, MemoryDevice, MemoryDevices};
 pub use driver::MemoryDriver;
 pub use faults::{Fault, Faults};
 pub use load_balancer::{LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver};

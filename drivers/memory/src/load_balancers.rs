@@ -7,7 +7,6 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::MemoryOptions;
-use super::balancer::MemoryLoadBalancer;
 use super::ids::IdSequence;
 use super::mark::Mark;
 use staffetta_driver::{
@@ -170,8 +169,10 @@ impl LoadBalancers {
         }
     }
 
-    /// Changes a listener of a load balancer, as [`MemoryLoadBalancer::change`] does. The error is [`Reason::Unsupported`] if the protocol
-    /// of a new listener is disabled.
+    /// Changes a listener of a load balancer. A change that has an effect makes the load balancer PENDING for the delay of the simulation;
+    /// one without an effect does not. The error is [`Reason::Conflict`] while the load balancer is PENDING, [`Reason::Refused`] in the
+    /// state ERROR, [`Reason::Unsupported`] if the protocol of a new listener is disabled, and [`Reason::NotFound`] if the load balancer or a
+    /// pool is missing.
     pub(super) fn change_listener(
         &mut self,
         id: &LoadBalancerId,
@@ -189,7 +190,61 @@ impl LoadBalancers {
         if matches!(change, ListenerChange::Ensure(_)) && disabled_protocols.contains(&at.protocol) {
             return Err(DriverError::new(Reason::Unsupported, step).detail(at.to_string()));
         }
-        balancer.change(step, change, |_| ids.next(2), now, *delay)
+        balancer.ensure_idle(step, now)?;
+        if balancer.failed {
+            let detail = format!("the load balancer {id} is in the state ERROR");
+            return Err(DriverError::new(Reason::Refused, step).detail(detail));
+        }
+        let no_pool = || DriverError::new(Reason::NotFound, step).detail(format!("pool of {at}"));
+        let changed = balancer.tree.changed(change, |_| ids.next(2)).ok_or_else(no_pool)?;
+        if changed.listeners != balancer.tree.listeners {
+            balancer.tree = changed;
+            balancer.busy_until = now + *delay;
+        }
+        Ok(balancer.at(now))
+    }
+}
+
+/// A simulated load balancer with its ownership mark.
+#[derive(Debug)]
+pub(super) struct MemoryLoadBalancer {
+    /// The ownership mark, which a load balancer of another controller does not have.
+    pub(super) mark: Mark,
+    /// The load balancer with its listeners, pools and members. Its status is not used.
+    pub(super) tree: LoadBalancer,
+    /// The time until which the load balancer is PENDING and accepts no change.
+    pub(super) busy_until: Instant,
+    /// `true` if the load balancer is in the state ERROR from `busy_until` on.
+    pub(super) failed: bool,
+}
+
+impl MemoryLoadBalancer {
+    /// Returns the load balancer as it appears at the time `now`: with its status, which depends on the time.
+    pub(super) fn at(&self, now: Instant) -> LoadBalancer {
+        let status = match self.progress(now) {
+            LoadBalancerProgress::Active => ProvisioningStatus::Active,
+            LoadBalancerProgress::Pending { .. } => ProvisioningStatus::Pending,
+            LoadBalancerProgress::Error => ProvisioningStatus::Error,
+        };
+        LoadBalancer { status, ..self.tree.clone() }
+    }
+
+    /// Returns the progress of the last change of the load balancer.
+    fn progress(&self, now: Instant) -> LoadBalancerProgress {
+        if now < self.busy_until {
+            LoadBalancerProgress::Pending { poll_after: self.busy_until - now }
+        } else if self.failed {
+            LoadBalancerProgress::Error
+        } else {
+            LoadBalancerProgress::Active
+        }
+    }
+
+    /// Returns an error with a retry delay while the load balancer is PENDING.
+    fn ensure_idle(&self, step: &'static str, now: Instant) -> Result<(), DriverError> {
+        let LoadBalancerProgress::Pending { poll_after } = self.progress(now) else { return Ok(()) };
+        let error = DriverError::new(Reason::Conflict, step).after(poll_after);
+        Err(error.detail(format!("the load balancer {} is PENDING_UPDATE", self.tree.id)))
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tokio::time::Instant;
 
+use super::addresses::AddressPool;
 use super::ids::IdSequence;
 use super::security_groups::SecurityGroups;
-use super::{AddressPool, MemoryNamespaceNetwork, MemoryOptions, MemoryPort};
+use super::{MemoryNamespaceNetwork, MemoryOptions, MemoryPort};
 use crate::lock::lock;
 use staffetta_driver::{
     Activation, ClusterId, DriverError, MacAddress, Network, NetworkId, Owner, PortProfile, Reason,
@@ -78,11 +79,6 @@ impl MemoryNetwork {
         }
     }
 
-    /// Returns the subnet with this id, which is `subnet-` and its CIDR, or `None` if the options do not contain it.
-    pub fn subnet_named(&self, id: &SubnetId) -> Option<Subnet> {
-        self.options.subnets().find(|cidr| subnet_id(*cidr) == *id).map(|cidr| self.subnet(cidr))
-    }
-
     /// Limits the number of addresses of the subnet that may be in use, or removes the limit (`None`).
     pub fn set_address_limit(&self, cidr: IpNet, limit: Option<u32>) {
         if let Some(addresses) = self.state().subnets.get_mut(&subnet_id(cidr)) {
@@ -103,11 +99,6 @@ impl MemoryNetwork {
     /// Returns the port with this id, of any cluster, or `None` if it does not exist.
     pub fn port(&self, id: &VifId) -> Option<MemoryPort> {
         self.state().ports.get(id).cloned()
-    }
-
-    /// Returns the addresses of the subnet that are in use. Addresses that cool down are not among them.
-    pub fn addresses_in_use(&self, cidr: IpNet) -> Vec<IpAddr> {
-        self.state().subnets.get(&subnet_id(cidr)).into_iter().flat_map(AddressPool::held).collect()
     }
 
     /// Inserts a port that another controller may have created. Its addresses are not allocated from the subnets.
@@ -271,34 +262,21 @@ impl MemoryNetwork {
 }
 
 impl NetworkState {
-    /// Allocates one address in each subnet, or none in any.
+    /// Allocates one address in each subnet, or none in any. If none is free in a subnet, the error is [`Reason::NoAddress`], with the time
+    /// until one becomes free.
     fn addresses(&mut self, subnets: &[Subnet], now: Instant) -> Result<Vec<IpAddr>, DriverError> {
-        let mut taken = Vec::with_capacity(subnets.len());
         for subnet in subnets {
-            match self.address(subnet, now) {
-                Ok(address) => taken.push(address),
-                Err(error) => {
-                    for (subnet, address) in subnets.iter().zip(taken) {
-                        if let Some(addresses) = self.subnets.get_mut(&subnet.id) {
-                            addresses.put_back(address, now);
-                        }
-                    }
-                    return Err(error);
-                }
+            let failed =
+                |reason| DriverError::new(reason, "make a port").detail(format!("subnet {}", subnet.cidr));
+            let addresses = self.subnets.get(&subnet.id).ok_or_else(|| failed(Reason::NotFound))?;
+            match addresses.next_free(now) {
+                Some(Duration::ZERO) => {}
+                Some(delay) => return Err(failed(Reason::NoAddress).after(delay)),
+                None => return Err(failed(Reason::NoAddress)),
             }
         }
-        Ok(taken)
-    }
-
-    /// Allocates one address of a subnet. If none is free, the error is [`Reason::NoAddress`], with the time until one becomes free.
-    fn address(&mut self, subnet: &Subnet, now: Instant) -> Result<IpAddr, DriverError> {
-        let failed =
-            |reason| DriverError::new(reason, "make a port").detail(format!("subnet {}", subnet.cidr));
-        let addresses = self.subnets.get_mut(&subnet.id).ok_or_else(|| failed(Reason::NotFound))?;
-        addresses.take(now).ok_or_else(|| match addresses.next_cooled(now) {
-            Some(delay) => failed(Reason::NoAddress).after(delay),
-            None => failed(Reason::NoAddress),
-        })
+        let take = |subnet: &Subnet| self.subnets.get_mut(&subnet.id)?.take(now);
+        Ok(subnets.iter().filter_map(take).collect())
     }
 
     /// Removes a port for which `check` returns `true`. Its addresses cool down.
@@ -344,6 +322,6 @@ fn vif(ids: &mut IdSequence, request: &VifRequest, ips: &[IpAddr]) -> Result<Vif
 }
 
 /// Returns the id of the subnet with the addresses `cidr`: `subnet-` and the CIDR.
-fn subnet_id(cidr: IpNet) -> SubnetId {
+pub(super) fn subnet_id(cidr: IpNet) -> SubnetId {
     format!("subnet-{}", cidr.trunc()).into()
 }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 
+use super::network::subnet_id;
 use super::{MemoryNetwork, MemoryServices};
 use staffetta_driver::{
     DriverError, NamespaceProjectDriver, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver,
@@ -30,7 +31,8 @@ impl PodSubnetsDriver for MemoryNetwork {
     }
 
     async fn subnet(&self, id: &SubnetId, _: &ProjectId) -> Result<Subnet, DriverError> {
-        self.subnet_named(id).ok_or_else(|| {
+        let cidr = self.options().subnets().find(|cidr| subnet_id(*cidr) == *id);
+        cidr.map(|cidr| MemoryNetwork::subnet(self, cidr)).ok_or_else(|| {
             DriverError::new(Reason::NotFound, "find a subnet by its id").detail(format!("subnet {id}"))
         })
     }
@@ -65,7 +67,7 @@ impl ServiceProjectDriver for MemoryServices {
 impl ServiceSubnetsDriver for MemoryServices {
     async fn subnets(&self, _: &Service, _: &ProjectId) -> Result<Vec<SubnetId>, DriverError> {
         let subnet = self.options().service_subnet;
-        Ok(vec![subnet.map_or_else(|| "services".into(), |cidr| format!("subnet-{}", cidr.trunc()).into())])
+        Ok(vec![subnet.map_or_else(|| "services".into(), subnet_id)])
     }
 }
 

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use tokio::time::Instant;
 
+use super::MemoryOptions;
+use super::addresses::AddressPool;
 use super::ids::IdSequence;
 use super::mark::Mark;
-use super::{AddressPool, MemoryOptions};
 use staffetta_driver::{
     Allocation, ClusterId, DriverError, Owner, PortId, PublicIp, PublicIpId, PublicIpRequest, Reason,
 };
@@ -71,7 +72,7 @@ impl PublicIps {
         }
         let error =
             DriverError::new(Reason::NoAddress, "allocate a public address").detail("the pool is empty");
-        Err(match self.pool.next_cooled(now) {
+        Err(match self.pool.next_free(now) {
             Some(delay) => error.after(delay),
             None => error,
         })

@@ -172,8 +172,10 @@ mod tests {
         driver.network().set_address_limit(four, None);
         let full = driver.request_vif(&request(&driver, "b")).await.unwrap_err();
         assert!(full.to_string().contains("fd00::/64"), "{full}");
-        assert_eq!(driver.network().addresses_in_use(four).len(), 1);
         assert_eq!(driver.network().ports().len(), 1);
+        driver.network().set_address_limit(six, None);
+        let next = driver.request_vif(&request(&driver, "b")).await.unwrap();
+        assert_eq!(next.ips().map(|ip| ip.to_string()).collect::<Vec<_>>(), ["10.0.0.3", "fd00::3"]);
     }
 
     #[tokio::test]
