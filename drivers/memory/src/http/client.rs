@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::redirect;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use staffetta_driver::{DriverError, LoadBalancer, Owned, PublicIp, Reason};
+use staffetta_driver::{DriverError, LoadBalancer, Owned, PublicIp};
 
 use super::effects::EffectLog;
 use super::method::{CallStep, Method};
@@ -58,21 +58,9 @@ impl Client {
         self.get::<String>("livez", "reach the simulated cloud").await.map(drop)
     }
 
-    /// Returns all effects that calls have had on the cloud so far. If the log of the server does not contain the first effects any more,
-    /// the error is [`Reason::NotFound`].
+    /// Returns all effects that calls have had on the cloud so far.
     pub async fn effects(&self) -> Result<EffectLog, DriverError> {
-        const STEP: &str = "read the effects";
-        let (mut log, mut after) = (EffectLog::default(), 0);
-        loop {
-            let page: EffectLog = self.get(&format!("effects?after={after}"), STEP).await?;
-            if page.dropped > after {
-                let detail = format!("the server has dropped the first {} effects", page.dropped);
-                return Err(DriverError::new(Reason::NotFound, STEP).detail(detail));
-            }
-            let Some(last) = page.entries.back() else { return Ok(log) };
-            after = last.number;
-            log.entries.extend(page.entries);
-        }
+        self.get("effects", "read the effects").await
     }
 
     /// Returns the existing ports of all clusters.
@@ -90,8 +78,7 @@ impl Client {
         self.get("public_ips", "list the public addresses").await
     }
 
-    /// Plans `fault` for the next `times` calls of `method` that have no planned fault yet. More than 100,000 times are an error
-    /// ([`Reason::Refused`]).
+    /// Plans `fault` for the next `times` calls of `method` that have no planned fault yet.
     pub async fn inject(&self, method: Method, times: usize, fault: &Fault) -> Result<(), DriverError> {
         let planned = PlannedFault { call: method, times, fault: fault.clone() };
         self.post("faults", &planned, CallStep::Changes("plan a fault")).await

@@ -1,11 +1,8 @@
 //! The cloud of a server. It passes calls to the drivers in memory and logs their effects.
 
-use std::net::IpAddr;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,38 +32,25 @@ pub(super) struct ServedCloud {
     pub(super) faults: Faults<Method>,
     /// The effects. It is locked while a call changes something, so that effects are logged in the order in which they happen.
     log: Mutex<EffectLog>,
-    log_capacity: NonZeroUsize,
-}
-
-/// The method of a call, and the client that made it.
-#[derive(Clone, Debug)]
-pub(super) struct CallOrigin {
-    /// The called method.
-    pub(super) method: Method,
-    /// The cluster in the ownership marks of created resources.
-    pub(super) cluster: ClusterId,
-    /// The id that the client gave the request, or `None` without one.
-    pub(super) request_id: Option<String>,
 }
 
 /// A call whose arguments have been deserialized. Calling the closure executes it.
 pub(super) type ReadyCall<'a> = Box<dyn FnOnce() -> Result<Value, DriverError> + Send + 'a>;
 
 impl ServedCloud {
-    /// Creates an empty cloud. Its log holds the last `log_capacity` effects.
-    pub(super) fn new(options: MemoryOptions, log_capacity: NonZeroUsize) -> Self {
+    /// Creates an empty cloud.
+    pub(super) fn new(options: MemoryOptions) -> Self {
         Self {
             network: Arc::new(MemoryNetwork::new(options.clone())),
             services: Arc::new(MemoryServices::new(options)),
             faults: Faults::default(),
             log: Mutex::default(),
-            log_capacity,
         }
     }
 
-    /// Returns the logged effects after the one with the number `after`, up to a thousand.
-    pub(super) fn effects(&self, after: u64) -> EffectLog {
-        lock(&self.log).page(after)
+    /// Returns the effects so far.
+    pub(super) fn effects(&self) -> EffectLog {
+        lock(&self.log).clone()
     }
 
     /// Returns the existing ports of all clusters.
@@ -85,18 +69,20 @@ impl ServedCloud {
         owned(self.services.public_ips())
     }
 
-    /// Deserializes the arguments of a call, and returns a closure that executes the call. A change and the log entry of its effect are one
-    /// atomic step, even if the client disconnects.
+    /// Deserializes the arguments of a call for `cluster`, and returns a closure that executes the call. A change and the log entry of its
+    /// effect, with the id that the client gave the request, are one atomic step, even if the client disconnects.
     pub(super) fn read(
         &self,
-        origin: CallOrigin,
+        method: Method,
+        cluster: &ClusterId,
+        request_id: Option<String>,
         arguments: Value,
     ) -> Result<ReadyCall<'_>, serde_json::Error> {
         let (network, services) = (&*self.network, &*self.services);
-        let vifs = MemoryVifDriver::new(Arc::clone(&self.network), origin.cluster.clone());
-        let balancers = MemoryLoadBalancerDriver::new(Arc::clone(&self.services), origin.cluster.clone());
-        let addresses = MemoryPublicIpDriver::new(Arc::clone(&self.services), origin.cluster.clone());
-        match origin.method {
+        let vifs = MemoryVifDriver::new(Arc::clone(&self.network), cluster.clone());
+        let balancers = MemoryLoadBalancerDriver::new(Arc::clone(&self.services), cluster.clone());
+        let addresses = MemoryPublicIpDriver::new(Arc::clone(&self.services), cluster.clone());
+        match method {
             Method::PodProject => {
                 call(arguments, |(pod,): (Pod,)| now(PodProjectDriver::project(network, &pod)))
             }
@@ -107,14 +93,11 @@ impl ServedCloud {
                 now(PodSecurityGroupsDriver::security_groups(network, &pod, &project))
             }),
             Method::RequestVif => call(arguments, move |(request,): (VifRequest,)| {
-                let mut log = lock(&self.log);
-                let vif = now(vifs.request_vif(&request))?;
-                let created = Owned { owner: Some(request.owner), resource: Resource::Port(vif.clone()) };
-                self.record(&mut log, &origin, EffectKind::Created, created);
-                Ok(vif)
+                let look = |vif: Option<&Vif>| self.port(&vif?.id);
+                self.logged(request_id, look, || now(vifs.request_vif(&request)))
             }),
             Method::ReleaseVif => call(arguments, move |(owner, vif): (Owner, Vif)| {
-                self.logged(&origin, || self.port(&vif.id), || now(vifs.release_vif(&owner, &vif)))
+                self.logged(request_id, |_| self.port(&vif.id), || now(vifs.release_vif(&owner, &vif)))
             }),
             Method::ActivateVif => {
                 call(arguments, move |(owner, vif): (Owner, Vif)| now(vifs.activate_vif(&owner, &vif)))
@@ -135,99 +118,87 @@ impl ServedCloud {
                 now(balancers.load_balancers(owner.as_ref()))
             }),
             Method::EnsureLoadBalancer => call(arguments, move |(owner, spec): (Owner, LoadBalancerSpec)| {
-                let look = || self.load_balancer(&first(now(balancers.load_balancers(Some(&owner))))?.id);
-                self.logged(&origin, look, || now(balancers.ensure_load_balancer(&owner, &spec)))
+                let look = |_: Option<&_>| {
+                    self.load_balancer(&first(now(balancers.load_balancers(Some(&owner))))?.id)
+                };
+                self.logged(request_id, look, || now(balancers.ensure_load_balancer(&owner, &spec)))
             }),
             Method::GetProgress => {
                 call(arguments, move |(found,): (LoadBalancer,)| now(balancers.progress(&found)))
             }
             Method::ReleaseLoadBalancer => call(arguments, move |(owner, id): (Owner, LoadBalancerId)| {
                 let release = || now(balancers.release_load_balancer(&owner, &id));
-                self.logged(&origin, || self.load_balancer(&id), release)
+                self.logged(request_id, |_| self.load_balancer(&id), release)
             }),
             Method::ChangeListener => {
                 call(arguments, move |(found, change): (LoadBalancer, ListenerChange)| {
                     let make = || now(balancers.change_listener(&found, &change));
-                    self.logged(&origin, || self.load_balancer(&found.id), make)
+                    self.logged(request_id, |_| self.load_balancer(&found.id), make)
                 })
             }
             Method::ListPublicIps => {
                 call(arguments, move |(owner,): (Option<Owner>,)| now(addresses.public_ips(owner.as_ref())))
             }
             Method::AcquirePublicIp => call(arguments, move |(owner, request): (Owner, PublicIpRequest)| {
-                let look = || self.public_ip(&first(now(addresses.public_ips(Some(&owner))))?.id);
-                self.logged(&origin, look, || now(addresses.acquire(&owner, &request)))
+                let look =
+                    |_: Option<&_>| self.public_ip(&first(now(addresses.public_ips(Some(&owner))))?.id);
+                self.logged(request_id, look, || now(addresses.acquire(&owner, &request)))
             }),
             Method::AssociatePublicIp => call(arguments, move |(ip, port): (PublicIp, PortId)| {
-                self.logged(&origin, || self.public_ip(&ip.id), || now(addresses.associate(&ip, &port)))
+                self.logged(request_id, |_| self.public_ip(&ip.id), || now(addresses.associate(&ip, &port)))
             }),
             Method::DisassociatePublicIp => call(arguments, move |(ip, port): (PublicIp, PortId)| {
-                self.logged(&origin, || self.public_ip(&ip.id), || now(addresses.disassociate(&ip, &port)))
+                self.logged(
+                    request_id,
+                    |_| self.public_ip(&ip.id),
+                    || now(addresses.disassociate(&ip, &port)),
+                )
             }),
             Method::ReleasePublicIp => call(arguments, move |(owner, ip): (Owner, PublicIp)| {
-                self.logged(&origin, || self.public_ip(&ip.id), || now(addresses.release(&owner, &ip)))
+                self.logged(request_id, |_| self.public_ip(&ip.id), || now(addresses.release(&owner, &ip)))
             }),
         }
     }
 
-    /// Returns the port with this id and its owner, for the log of effects; `None` if it does not exist.
-    fn port(&self, id: &VifId) -> Option<Owned<Resource>> {
+    /// Returns the port with this id, for the log of effects; `None` if it does not exist.
+    fn port(&self, id: &VifId) -> Option<ObservedResource> {
         let port = self.network.port(id)?;
-        Some(Owned { owner: port.owner, resource: Resource::Port(port.vif) })
+        Some(ObservedResource::new(ResourceKind::Port, id.as_str(), port.owner, &port.vif))
     }
 
-    /// Returns the load balancer with this id and its owner, for the log of effects, always with the status ACTIVE.
-    fn load_balancer(&self, id: &LoadBalancerId) -> Option<Owned<Resource>> {
+    /// Returns the load balancer with this id, for the log of effects; `None` if it does not exist.
+    fn load_balancer(&self, id: &LoadBalancerId) -> Option<ObservedResource> {
         let Owned { owner, resource } = self.services.load_balancer(id)?;
         let idle = LoadBalancer { status: ProvisioningStatus::Active, ..resource };
-        Some(Owned { owner, resource: Resource::LoadBalancer(idle) })
+        Some(ObservedResource::new(ResourceKind::LoadBalancer, id.as_str(), owner, &idle))
     }
 
-    /// Returns the public address with this id and its owner, for the log of effects; `None` if it does not exist.
-    fn public_ip(&self, id: &PublicIpId) -> Option<Owned<Resource>> {
+    /// Returns the public address with this id, for the log of effects; `None` if it does not exist.
+    fn public_ip(&self, id: &PublicIpId) -> Option<ObservedResource> {
         let Owned { owner, resource } = self.services.public_ip(id)?;
-        Some(Owned { owner, resource: Resource::PublicIp(resource) })
+        Some(ObservedResource::new(ResourceKind::PublicIp, id.as_str(), owner, &resource))
     }
 
     /// Executes `work`, and logs the difference between the results of `look` before and after it. `look` finds the resource that the call
-    /// may change.
-    fn logged<A>(
+    /// may change. After the call, its argument is the result of the call.
+    fn logged<R>(
         &self,
-        origin: &CallOrigin,
-        look: impl Fn() -> Option<Owned<Resource>>,
-        work: impl FnOnce() -> A,
-    ) -> A {
+        request_id: Option<String>,
+        look: impl Fn(Option<&R>) -> Option<ObservedResource>,
+        work: impl FnOnce() -> Result<R, DriverError>,
+    ) -> Result<R, DriverError> {
         let mut log = lock(&self.log);
-        let before = look();
+        let before = look(None);
         let answer = work();
-        match (before, look()) {
-            (None, Some(after)) => self.record(&mut log, origin, EffectKind::Created, after),
-            (Some(before), None) => self.record(&mut log, origin, EffectKind::Released, before),
-            (Some(before), Some(after)) if before.resource != after.resource => {
-                self.record(&mut log, origin, EffectKind::Changed, after);
-            }
-            _ => {}
-        }
-        answer
-    }
-
-    /// Appends an effect on a resource to the log, with the call that caused it. The oldest entries are dropped when the log has reached its
-    /// capacity.
-    fn record(&self, log: &mut EffectLog, origin: &CallOrigin, effect: EffectKind, found: Owned<Resource>) {
-        let (kind, id, addresses) = found.resource.properties();
-        let entry = LoggedEffect {
-            number: 0, // set by the log
-            at: Timestamp::now(),
-            call: origin.method,
-            request_id: origin.request_id.clone(),
-            cluster: origin.cluster.clone(),
-            effect,
-            kind,
-            id: id.to_owned(),
-            owner: found.owner,
-            addresses,
+        let (effect, observed) = match (before, look(answer.as_ref().ok())) {
+            (None, Some(after)) => (EffectKind::Created, after),
+            (Some(before), None) => (EffectKind::Released, before),
+            (Some(before), Some(after)) if before.state != after.state => (EffectKind::Changed, after),
+            _ => return answer,
         };
-        log.push(entry, self.log_capacity.get());
+        let ObservedResource { kind, id, owner, .. } = observed;
+        log.0.push(LoggedEffect { request_id, effect, kind, id, owner });
+        answer
     }
 }
 
@@ -237,10 +208,12 @@ fn call<'a, A: DeserializeOwned + Send + 'a, R: Serialize>(
     work: impl FnOnce(A) -> Result<R, DriverError> + Send + 'a,
 ) -> Result<ReadyCall<'a>, serde_json::Error> {
     let arguments: A = serde_json::from_value(arguments)?;
-    Ok(Box::new(move || {
-        let answer = work(arguments)?;
-        Ok(serde_json::to_value(answer).expect("results of drivers are plain data"))
-    }))
+    Ok(Box::new(move || Ok(to_json(&work(arguments)?))))
+}
+
+/// Converts a resource or the result of a driver to JSON.
+fn to_json(data: &impl Serialize) -> Value {
+    serde_json::to_value(data).expect("it is plain data")
 }
 
 /// Returns the result of a driver in memory, which is ready at once.
@@ -258,24 +231,18 @@ fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
     found.into_iter().map(|(owner, resource)| Owned { owner, resource }).collect()
 }
 
-/// A resource for the log of effects. Parts of its state that change without a call, such as the status, are left out.
-#[derive(PartialEq)]
-enum Resource {
-    /// A port.
-    Port(Vif),
-    /// A load balancer with its listeners, pools and members.
-    LoadBalancer(LoadBalancer),
-    /// A public address.
-    PublicIp(PublicIp),
+/// A resource for the log of effects.
+struct ObservedResource {
+    kind: ResourceKind,
+    id: String,
+    owner: Option<Owner>,
+    /// The resource without what changes without a call, such as the status.
+    state: Value,
 }
 
-impl Resource {
-    /// Returns the kind, the id and the IP addresses of the resource.
-    fn properties(&self) -> (ResourceKind, &str, Vec<IpAddr>) {
-        match self {
-            Self::Port(vif) => (ResourceKind::Port, vif.id.as_str(), vif.ips().collect()),
-            Self::LoadBalancer(found) => (ResourceKind::LoadBalancer, found.id.as_str(), vec![found.vip]),
-            Self::PublicIp(ip) => (ResourceKind::PublicIp, ip.id.as_str(), vec![ip.ip]),
-        }
+impl ObservedResource {
+    /// Creates the entry of a resource in this state.
+    fn new(kind: ResourceKind, id: &str, owner: Option<Owner>, state: &impl Serialize) -> Self {
+        Self { kind, id: id.to_owned(), owner, state: to_json(state) }
     }
 }

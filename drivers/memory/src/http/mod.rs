@@ -28,7 +28,7 @@
 //! | path | purpose |
 //! |---|---|
 //! | `POST /v1/<trait>/<method>` | calls a driver, see [`Method`]: `{"cluster": ..., "arguments": [...]}` |
-//! | `GET /effects?after=N` | lists the effects after number N, a thousand at most |
+//! | `GET /effects` | lists all effects so far |
 //! | `GET /ports`, `/load_balancers`, `/public_ips` | lists the existing resources with their owners |
 //! | `GET /faults` | counts the calls that planned faults still wait for |
 //! | `POST /faults`, `DELETE /faults` | plans a fault: `{"call": "pod_vif/request_vif", "times": 1, "fault": "hang"}`; cancels all |
@@ -76,12 +76,6 @@ struct CallBody<A> {
 #[serde(deny_unknown_fields)]
 struct PlannedFault {
     call: Method,
-    #[serde(default = "once")]
     times: usize,
     fault: Fault,
-}
-
-/// The default of [`PlannedFault::times`].
-fn once() -> usize {
-    1
 }

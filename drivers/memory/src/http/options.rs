@@ -42,16 +42,15 @@ impl SimulatedOptions {
     /// Checks the options, and returns the URL without a slash at its end, and the timeout.
     pub(super) fn checked(&self) -> Result<(String, Duration), SimulatedOptionsError> {
         let url = Url::parse(&self.url).map_err(|_| SimulatedOptionsError::Url)?;
-        let plain = url.scheme() == "http" && url.has_host() && url.path() == "/";
-        // Who puts a password there would find it in a log.
-        let bare = url.username().is_empty() && url.password().is_none();
-        if !plain || !bare || url.query().is_some() || url.fragment().is_some() {
+        let origin = url.origin().ascii_serialization();
+        // A path, a query or a password is an error: the password would be shown in logs.
+        if url.scheme() != "http" || url.as_str() != format!("{origin}/") {
             return Err(SimulatedOptionsError::Url);
         }
         if self.timeout_ms == 0 {
             return Err(SimulatedOptionsError::Timeout);
         }
-        Ok((url.as_str().trim_end_matches('/').to_owned(), Duration::from_millis(self.timeout_ms)))
+        Ok((origin, Duration::from_millis(self.timeout_ms)))
     }
 }
 

@@ -2,12 +2,9 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
 
 use super::cloud::ServedCloud;
 use super::routes;
@@ -21,20 +18,13 @@ const WORKERS: usize = 2;
 pub struct ServerOptions {
     /// The address on which the server listens; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The maximum number of effects (changes of the simulated cloud) in the log, of about 350 bytes each. The oldest are dropped, and a
-    /// client that requests them gets an error.
-    pub log_capacity: NonZeroUsize,
     /// The options of the simulated cloud.
     pub memory: MemoryOptions,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self {
-            listen: (Ipv4Addr::LOCALHOST, 0).into(),
-            log_capacity: NonZeroUsize::new(500_000).expect("it is not zero"),
-            memory: MemoryOptions::default(),
-        }
+        Self { listen: (Ipv4Addr::LOCALHOST, 0).into(), memory: MemoryOptions::default() }
     }
 }
 
@@ -44,8 +34,8 @@ impl Default for ServerOptions {
 /// paused.
 pub struct Server {
     url: String,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// The threads of the server; `None` while it is being dropped.
+    runtime: Option<Runtime>,
 }
 
 impl Server {
@@ -57,12 +47,8 @@ impl Server {
         listener.set_nonblocking(true)?;
         let url = format!("http://{}", listener.local_addr()?);
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
-        let cloud = Arc::new(ServedCloud::new(options.memory.clone(), options.log_capacity));
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("simulated-network".into())
-            .spawn(move || serve(&runtime, listener, cloud, stopped))?;
-        Ok(Self { url, stop: Some(stop), thread: Some(thread) })
+        runtime.spawn(routes::serve(listener, Arc::new(ServedCloud::new(options.memory.clone()))));
+        Ok(Self { url, runtime: Some(runtime) })
     }
 
     /// Returns the URL of the server, such as `http://127.0.0.1:9697`.
@@ -71,23 +57,10 @@ impl Server {
     }
 }
 
-/// Serves until `stopped` resolves. The end of the runtime then closes the connections.
-fn serve(runtime: &Runtime, listener: TcpListener, cloud: Arc<ServedCloud>, stopped: oneshot::Receiver<()>) {
-    runtime.block_on(async {
-        tokio::select! {
-            // axum survives errors of the listener.
-            _ = routes::serve(listener, cloud) => {}
-            _ = stopped => {}
-        }
-    });
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed.
-            let _ = thread.join();
-        }
+        let runtime = self.runtime.take();
+        // The drop waits for the threads of the runtime, which is forbidden in an asynchronous context.
+        let _ = std::thread::spawn(|| drop(runtime)).join();
     }
 }

@@ -35,10 +35,9 @@ fn run(arguments: &[&str]) -> Output {
 async fn it_prints_its_address_serves_with_its_options_and_ends_on_sigterm() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("network.toml");
-    std::fs::write(&file, "activation_delay_ms = 0\nport_quota = 5\n").unwrap();
-    let file = file.to_str().unwrap();
+    std::fs::write(&file, "activation_delay_ms = 0\nport_quota = 1\n").unwrap();
     let (mut program, url, mut rest) =
-        start(&["--listen", "127.0.0.1:0", "--options", file, "--set", "port_quota=1"]);
+        start(&["--listen", "127.0.0.1:0", "--options", file.to_str().unwrap()]);
     let drivers = over_http(&client(&url, 60_000), "east");
     assert!(drivers.vifs.request_vif(&drivers.vif_request("a").await).await.unwrap().active);
     let refused = drivers.vifs.request_vif(&drivers.vif_request("b").await).await.unwrap_err();
@@ -54,11 +53,12 @@ async fn it_prints_its_address_serves_with_its_options_and_ends_on_sigterm() {
 
 #[test]
 fn options_that_cannot_be_used_end_it_with_2_and_are_named() {
+    let misspelt = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(misspelt.path(), "port_qouta = 1\n").unwrap();
     for (arguments, word) in [
-        (["--set", "port_qouta=1"], "port_qouta"),
+        (["--options", misspelt.path().to_str().unwrap()], "port_qouta"),
         (["--options", "/nowhere/network.toml"], "/nowhere/network.toml"),
         (["--listen", "everywhere"], "everywhere"),
-        (["--log-capacity", "0"], "--log-capacity"),
     ] {
         let ended = run(&arguments);
         let said = String::from_utf8(ended.stderr).unwrap();

@@ -175,9 +175,8 @@ async fn compare(acts: Vec<(bool, Act)>) -> Result<(), TestCaseError> {
 
 /// The ledger is whole, and what it says to exist exists.
 async fn check(ledger: &EffectLog, remote: &Remote) -> Result<(), TestCaseError> {
-    for (entry, number) in ledger.entries().iter().zip(1..) {
-        prop_assert_eq!(entry.number, number);
-        prop_assert!(entry.request_id.is_some() && entry.owner.is_some() && !entry.addresses.is_empty());
+    for entry in ledger.entries() {
+        prop_assert!(entry.request_id.is_some() && entry.owner.is_some());
         prop_assert!(entry.kind != ResourceKind::Port || entry.effect != EffectKind::Changed);
     }
     let standing = |kind| ledger.existing(kind).into_keys().map(str::to_owned).collect::<BTreeSet<_>>();

@@ -21,10 +21,10 @@ fn send(remote: &Remote, bytes: &[u8]) -> TcpStream {
 }
 
 /// The status and the body that answer a request.
-fn ask(remote: &Remote, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+fn ask(remote: &Remote, method: &str, path: &str, body: &str) -> (u16, String) {
     let length = body.len();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     let mut answer = String::new();
     send(remote, request.as_bytes()).read_to_string(&mut answer).unwrap();
@@ -82,48 +82,34 @@ async fn calls_that_hang_hold_up_no_others() {
 #[tokio::test]
 async fn what_is_no_call_is_refused_in_words() {
     let remote = Remote::start(instant());
-    let long = format!("x-request-id: {}\r\n", "x".repeat(129));
     let good = r#"{"cluster":"east","arguments":[null]}"#;
     let list = "/v1/pod_vif/vifs";
-    assert_eq!(ask(&remote, "POST", list, "", good), (200, "[]".into()));
-    for (headers, body, word) in [
-        ("", "", "EOF"),
-        ("", r#"{"cluster":"east"}"#, "missing field `arguments`"),
-        ("", r#"{"cluster":"east","arguments":[null,1]}"#, "invalid length 2"),
-        (long.as_str(), good, "x-request-id is not a text of at most 128 bytes"),
+    assert_eq!(ask(&remote, "POST", list, good), (200, "[]".into()));
+    for (body, word) in [
+        ("", "EOF"),
+        (r#"{"cluster":"east"}"#, "missing field `arguments`"),
+        (r#"{"cluster":"east","arguments":[null,1]}"#, "invalid length 2"),
     ] {
-        let (status, answer) = ask(&remote, "POST", list, headers, body);
+        let (status, answer) = ask(&remote, "POST", list, body);
         assert!(status == 400 && answer.contains(word), "{status} {answer}");
     }
-    assert_eq!(ask(&remote, "POST", "/v1/pod_vif/steal_vif", "", good).0, 404);
-    assert_eq!(ask(&remote, "GET", list, "", "").0, 405);
-    assert_eq!(ask(&remote, "GET", "/effects?before=1", "", "").0, 400);
+    assert_eq!(ask(&remote, "POST", "/v1/pod_vif/steal_vif", good).0, 404);
+    assert_eq!(ask(&remote, "GET", list, "").0, 405);
 }
 
 #[tokio::test]
-async fn a_request_has_four_megabytes_at_most() {
+async fn faults_are_planned_by_name_and_taken_back() {
     let remote = Remote::start(instant());
-    let list = "/v1/pod_vif/vifs";
-    let (status, why) = ask(&remote, "POST", list, "", &" ".repeat(4 << 20));
-    assert!(status == 400 && why.contains("EOF"), "{status} {why}");
-    assert_eq!(ask(&remote, "POST", list, "", &" ".repeat((4 << 20) + 1)).0, 413);
-}
-
-#[tokio::test]
-async fn faults_are_planned_by_name_a_bounded_number_of_times_and_taken_back() {
-    let remote = Remote::start(instant());
-    let plan = |body: &str| ask(&remote, "POST", "/faults", "", body);
+    let plan = |body: &str| ask(&remote, "POST", "/faults", body);
     let fail = r#"{"fail":{"reason":"quota","step":"list VIFs"}}"#;
-    let once = format!(r#"{{"call":"pod_vif/vifs","fault":{fail}}}"#);
+    let once = format!(r#"{{"call":"pod_vif/vifs","times":1,"fault":{fail}}}"#);
     assert_eq!(plan(&once), (200, "null".into()));
     let driver = remote.client.driver("east".into());
     let error: DriverError = PodVifDriver::vifs(&driver, None).await.unwrap_err();
     assert_eq!(error.reason(), Reason::Quota);
     PodVifDriver::vifs(&driver, None).await.unwrap();
 
-    let (status, why) = plan(r#"{"call":"pod_vif/vifs","times":100001,"fault":"hang"}"#);
-    assert_eq!((status, why.as_str()), (400, "a fault may happen 100000 times, not 100001"));
-    assert_eq!(plan(r#"{"call":"pod_vif/steal_vif","fault":"hang"}"#).0, 400);
+    assert_eq!(plan(r#"{"call":"pod_vif/steal_vif","times":1,"fault":"hang"}"#).0, 400);
 
     remote.client.inject(Method::ListVifs, 100_000, &Fault::Hang).await.unwrap();
     remote.client.clear_faults().await.unwrap();
