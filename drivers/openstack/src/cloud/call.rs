@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::Service;
-use super::page::{ListPage, MAX_PAGES, PAGE_SIZE, QueryParameters, next_query};
+use super::page::{ListPage, MAX_PAGES, PAGE_SIZE, QueryParameters};
 use crate::error::{OpenStackError, Result, StepName};
 use crate::http::{HttpRequest, HttpResponse};
 use crate::identity::Token;
@@ -25,7 +25,7 @@ const LIST_ATTEMPTS: usize = 4;
 /// An API call of a service, before it is sent.
 ///
 /// If the service rejects the token, the token is renewed and the call is repeated once. If the connection closes before the response
-/// begins, the call is repeated once, unless it is [not idempotent](Self::not_idempotent). All other errors are returned.
+/// begins, the call is repeated once, unless it is a `POST`, which is not idempotent. All other errors are returned.
 #[must_use = "a call is sent by `done`, `json_member` or `list`"]
 pub struct ApiCall<'s> {
     service: &'s Service,
@@ -38,7 +38,7 @@ pub struct ApiCall<'s> {
     revision: Option<u64>,
     /// The number of resources that the call creates. Each extends the timeout.
     items: u32,
-    /// `true` if the call is idempotent.
+    /// `true` if the call is idempotent. If the response to any other call is lost, its error is ambiguous.
     repeatable: bool,
 }
 
@@ -46,7 +46,8 @@ impl<'s> ApiCall<'s> {
     /// Creates a call of `path` without a body, with the default timeout.
     pub(super) fn new(service: &'s Service, step: StepName, method: Method, path: String) -> Self {
         let (query, body, revision) = (QueryParameters::new(), None, None);
-        Self { service, step, method, path, query, body, revision, items: 0, repeatable: true }
+        let repeatable = method != Method::POST;
+        Self { service, step, method, path, query, body, revision, items: 0, repeatable }
     }
 
     /// Adds a query parameter. The same name may be added more than once.
@@ -80,12 +81,6 @@ impl<'s> ApiCall<'s> {
     /// Extends the timeout by 200 ms for each of the `count` resources that the call creates.
     pub fn items(mut self, count: usize) -> Self {
         self.items = u32::try_from(count).unwrap_or(u32::MAX);
-        self
-    }
-
-    /// Marks the call as not idempotent. If its response is lost, the call is not repeated and its error is ambiguous.
-    pub fn not_idempotent(mut self) -> Self {
-        self.repeatable = false;
         self
     }
 
@@ -137,7 +132,7 @@ impl<'s> ApiCall<'s> {
         first: &QueryParameters,
         collection: &str,
     ) -> Result<Vec<T>> {
-        let (mut items, mut links) = (Vec::new(), HashSet::new());
+        let (mut items, mut markers) = (Vec::new(), HashSet::new());
         for _ in 0..MAX_PAGES {
             let response = self.send().await?;
             let unreadable = |error| response.unreadable(self.step, false).because(error);
@@ -145,11 +140,12 @@ impl<'s> ApiCall<'s> {
             staffetta_driver::page_listed(page.items.len());
             items.extend(page.items);
             let Some(next) = page.next else { return Ok(items) };
-            if !links.insert(next.clone()) {
+            if !markers.insert(next.clone()) {
                 let text = format!("has no end: the page after {next:?} links to itself");
                 return Err(self.list_error(&text));
             }
-            self.query = next_query(first, &next);
+            self.query.clone_from(first);
+            self.query.push(("marker".into(), next));
         }
         let text = format!("has no end: there are more than {MAX_PAGES} pages");
         Err(self.list_error(&text))

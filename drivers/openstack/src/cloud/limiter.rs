@@ -1,20 +1,36 @@
 //! Limits the number of calls of one service that are in flight.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-use super::window::ConcurrencyWindow;
 use crate::lock::lock;
 
-/// Limits the number of calls in flight to the size of a [`ConcurrencyWindow`]. Waiting calls are admitted in
-/// order of arrival.
+/// The time after a decrease during which no other decrease takes place, because the throttled responses belong to calls that were already
+/// in flight.
+const DECREASE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Limits the number of calls in flight to a window that changes by additive increase and multiplicative decrease, as in TCP (RFC 5681).
+/// Waiting calls are admitted in order of arrival.
 #[derive(Debug)]
 pub(super) struct Limiter {
     permits: Semaphore,
-    /// The window, and the number of permits in use that are to be dropped instead of returned, since the window has shrunk.
-    state: Mutex<(ConcurrencyWindow, usize)>,
+    max: usize,
+    window: Mutex<ConcurrencyWindow>,
+}
+
+/// The number of calls that may be in flight at present.
+#[derive(Debug)]
+struct ConcurrencyWindow {
+    size: usize,
+    /// The number of permits, including those of calls in flight. After a decrease it exceeds the size until enough of these calls end.
+    permits: usize,
+    /// The number of unthrottled responses since the size last changed.
+    unthrottled_count: usize,
+    /// The earliest time of the next decrease; `None` before the first.
+    next_decrease: Option<Instant>,
 }
 
 /// The permission for one call to be in flight, until it is dropped.
@@ -27,8 +43,9 @@ pub(super) struct Permit<'a> {
 impl Limiter {
     /// Creates a limiter that admits `max` calls, at least one, until a response is throttled.
     pub(super) fn new(max: usize) -> Self {
-        let window = ConcurrencyWindow::new(max);
-        Self { permits: Semaphore::new(window.size()), state: Mutex::new((window, 0)) }
+        let max = max.max(1);
+        let window = ConcurrencyWindow { size: max, permits: max, unthrottled_count: 0, next_decrease: None };
+        Self { permits: Semaphore::new(max), max, window: Mutex::new(window) }
     }
 
     /// Waits until a call may be sent, and returns its permit.
@@ -39,29 +56,33 @@ impl Limiter {
 }
 
 impl Permit<'_> {
-    /// Adapts the limit to the response of the call. `throttled` means that the service asked for fewer requests.
+    /// Adapts the limit to the response of the call. `throttled` means that the service asked for fewer requests. The window then halves,
+    /// down to one, unless it did so less than a second ago. It grows by one after as many unthrottled responses as its size, up to the
+    /// maximum.
     pub(super) fn answered(&self, throttled: bool) {
-        let (window, surplus) = &mut *lock(&self.limiter.state);
-        let before = window.size();
-        if throttled {
-            window.throttled(Instant::now());
-        } else {
-            window.answered();
+        let (window, now) = (&mut *lock(&self.limiter.window), Instant::now());
+        if !throttled {
+            window.unthrottled_count += 1;
+            if window.unthrottled_count >= window.size && window.size < self.limiter.max {
+                (window.size, window.unthrottled_count) = (window.size + 1, 0);
+            }
+        } else if window.next_decrease.is_none_or(|next| now >= next) {
+            (window.size, window.unthrottled_count) = ((window.size / 2).max(1), 0);
+            window.next_decrease = Some(now + DECREASE_INTERVAL);
         }
-        let shrunk = before.saturating_sub(window.size());
-        *surplus += shrunk - self.limiter.permits.forget_permits(shrunk);
-        let grown = window.size().saturating_sub(before);
-        let kept = grown.min(*surplus);
-        *surplus -= kept;
-        self.limiter.permits.add_permits(grown - kept);
+        let surplus = window.permits.saturating_sub(window.size);
+        window.permits -= self.limiter.permits.forget_permits(surplus);
+        let missing = window.size.saturating_sub(window.permits);
+        self.limiter.permits.add_permits(missing);
+        window.permits += missing;
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let (_, surplus) = &mut *lock(&self.limiter.state);
-        if *surplus > 0 {
-            *surplus -= 1;
+        let window = &mut *lock(&self.limiter.window);
+        if window.permits > window.size {
+            window.permits -= 1;
             self.held.take().into_iter().for_each(SemaphorePermit::forget);
         }
     }
@@ -69,9 +90,29 @@ impl Drop for Permit<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_window_halves_when_throttled_and_grows_by_one_after_as_many_responses_as_its_size() {
+        let limiter = Limiter::new(16);
+        let (call, size) = (limiter.permit().await, || lock(&limiter.window).size);
+        call.answered(true);
+        call.answered(true);
+        assert_eq!(size(), 8, "one decrease for all calls that were under way");
+        for _ in 0..8 {
+            call.answered(false);
+        }
+        assert_eq!(size(), 9);
+        for _ in 0..10 {
+            tokio::time::advance(DECREASE_INTERVAL).await;
+            call.answered(true);
+        }
+        assert_eq!(size(), 1);
+        for _ in 0..1000 {
+            call.answered(false);
+        }
+        assert_eq!(size(), 16);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn as_many_calls_are_in_flight_as_the_service_bears() {

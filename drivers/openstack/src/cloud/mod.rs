@@ -5,7 +5,6 @@ mod limiter;
 mod page;
 mod quotas;
 mod service;
-mod window;
 
 use std::collections::HashSet;
 use std::sync::Arc;

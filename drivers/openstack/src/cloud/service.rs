@@ -63,10 +63,10 @@ impl Service {
 
     /// Creates a call that creates a resource (`POST`). It is not idempotent.
     pub fn post(&self, step: StepName, path: impl Into<String>) -> ApiCall<'_> {
-        ApiCall::new(self, step, Method::POST, path.into()).not_idempotent()
+        ApiCall::new(self, step, Method::POST, path.into())
     }
 
-    /// Creates a call that updates a resource (`PUT`). It counts as idempotent unless [`ApiCall::not_idempotent`] is called.
+    /// Creates a call that updates a resource (`PUT`). It counts as idempotent.
     pub fn put(&self, step: StepName, path: impl Into<String>) -> ApiCall<'_> {
         ApiCall::new(self, step, Method::PUT, path.into())
     }

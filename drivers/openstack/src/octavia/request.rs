@@ -152,7 +152,7 @@ mod tests {
         let body = listener_with_pool(spec.clone());
         let listener: ListenerBody = serde_json::from_value(body.clone()).unwrap();
         let pool: PoolBody = serde_json::from_value(body["default_pool"].clone()).unwrap();
-        let members = pool.members.iter().filter_map(|body| tree::member(body, &"v".into())).collect();
+        let members = tree::members(&pool.members, &"v".into());
         let pool = tree::pool(&pool, pool.healthmonitor.as_ref(), members);
         assert_eq!(pool.settings, spec.pool.settings);
         assert_eq!(pool.members[0].spec, spec.pool.members[0]);

@@ -100,21 +100,15 @@ pub(super) fn pool(body: &PoolBody, monitor: Option<&MonitorBody>, members: Vec<
     Pool { id: body.id.clone(), settings, members }
 }
 
-/// Converts a member, or returns `None` if it has no address. A member without a subnet gets `vip`, the subnet of the load balancer's
-/// virtual address.
-pub(super) fn member(body: &MemberBody, vip: &SubnetId) -> Option<Member> {
-    let spec = MemberSpec {
-        ip: body.address?,
-        port: body.protocol_port,
-        name: body.name.clone(),
-        subnet: body.subnet_id.as_ref().unwrap_or(vip).clone(),
-    };
-    Some(Member { id: body.id.clone(), spec })
-}
-
-/// Converts the members that have an address. Members without a subnet get the subnet `vip`.
+/// Converts the members that have an address. Members without a subnet get `vip`, the subnet of the load balancer's virtual address.
 pub(super) fn members(bodies: &[MemberBody], vip: &SubnetId) -> Vec<Member> {
-    bodies.iter().filter_map(|body| member(body, vip)).collect()
+    let member = |body: &MemberBody| {
+        let subnet = body.subnet_id.as_ref().unwrap_or(vip).clone();
+        let spec =
+            MemberSpec { ip: body.address?, port: body.protocol_port, name: body.name.clone(), subnet };
+        Some(Member { id: body.id.clone(), spec })
+    };
+    bodies.iter().filter_map(member).collect()
 }
 
 #[cfg(test)]
