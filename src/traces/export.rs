@@ -34,15 +34,13 @@ impl CollectorClient {
 impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let http = self.http.clone();
-        self.runtime.spawn(async move { send(&http, request).await }).await?
+        let response = async move {
+            let response: Response<Body> = http.execute(request.try_into()?).await?.into();
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, MAX_RESPONSE).collect().await;
+            let body = body.map_err(|error| format!("cannot read the response of the collector: {error}"))?;
+            Ok(Response::from_parts(parts, body.to_bytes()))
+        };
+        self.runtime.spawn(response).await?
     }
-}
-
-/// Sends a request to the collector and reads the whole response. Fails if the body has more than [`MAX_RESPONSE`] bytes.
-async fn send(http: &Client, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-    let response: Response<Body> = http.execute(request.try_into()?).await?.into();
-    let (parts, body) = response.into_parts();
-    let body = Limited::new(body, MAX_RESPONSE).collect().await;
-    let body = body.map_err(|error| format!("cannot read the response of the collector: {error}"))?;
-    Ok(Response::from_parts(parts, body.to_bytes()))
 }

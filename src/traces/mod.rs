@@ -5,7 +5,6 @@
 //! with the crate `tracing`. Spans outside of the handling of an event, such as those of polls and of watches, are not exported.
 
 mod export;
-mod sampler;
 mod traced;
 
 use std::sync::OnceLock;
@@ -15,7 +14,9 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider,
+};
 use tokio::runtime::Handle;
 use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
@@ -25,7 +26,6 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::TraceOptions;
 use export::CollectorClient;
-use sampler::EventSampler;
 use traced::HANDLE;
 pub(crate) use traced::Traced;
 
@@ -70,7 +70,7 @@ where
     let batches = BatchConfigBuilder::default().with_max_export_batch_size(BATCH_SIZE);
     let provider = SdkTracerProvider::builder()
         .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batches.build()).build())
-        .with_sampler(EventSampler::with_children(options.sample_ratio))
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(options.sample_ratio))))
         .with_resource(resource.build())
         .build();
     let tracer = provider.tracer("staffetta");

@@ -11,7 +11,7 @@ use tracing::{Instrument, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// The name of the first span of a trace, which lasts from the arrival of the event to the end of its handling.
-pub(super) const EVENT: &str = "event";
+const EVENT: &str = "event";
 /// The name of the span of the handler, which contains the spans of its attempts and requests.
 pub(super) const HANDLE: &str = "handle";
 /// The name of the span of the time in the queue.
