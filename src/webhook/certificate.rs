@@ -33,15 +33,9 @@ pub(super) struct ServerCertificate {
 /// The reason why a certificate cannot be used or generated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateError {
-    /// There is no certificate in PEM.
-    #[error("there is no certificate in PEM")]
-    NoCertificate,
-    /// There is no private key in PEM.
-    #[error("there is no private key in PEM")]
-    NoKey,
-    /// The certificate cannot be parsed.
-    #[error("the certificate cannot be parsed")]
-    Unparsable,
+    /// The certificate or the key is missing or malformed.
+    #[error("{0}")]
+    Malformed(&'static str),
     /// The TLS library rejects the certificate or the key, or they do not belong together.
     #[error("the certificate and the key cannot be used together")]
     Unusable(#[source] rustls::Error),
@@ -79,13 +73,16 @@ impl ServerCertificate {
     pub(super) fn read(chain: String, key: String) -> Result<(Self, Arc<CertifiedKey>), CertificateError> {
         let certificates = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let certificates = certificates.unwrap_or_default();
-        let first = certificates.first().ok_or(CertificateError::NoCertificate)?;
-        let (_, certificate) = X509Certificate::from_der(first).map_err(|_| CertificateError::Unparsable)?;
+        let missing = CertificateError::Malformed("there is no certificate in PEM");
+        let first = certificates.first().ok_or(missing)?;
+        let malformed = || CertificateError::Malformed("the certificate cannot be parsed");
+        let (_, certificate) = X509Certificate::from_der(first).map_err(|_| malformed())?;
         let expires = certificate.validity().not_after.timestamp();
-        let expires = Timestamp::from_second(expires).map_err(|_| CertificateError::Unparsable)?;
-        let names = certificate.subject_alternative_name().map_err(|_| CertificateError::Unparsable)?;
+        let expires = Timestamp::from_second(expires).map_err(|_| malformed())?;
+        let names = certificate.subject_alternative_name().map_err(|_| malformed())?;
         let names = names.iter().flat_map(|names| &names.value.general_names).filter_map(name).collect();
-        let private = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| CertificateError::NoKey)?;
+        let private = PrivateKeyDer::from_pem_slice(key.as_bytes())
+            .map_err(|_| CertificateError::Malformed("there is no private key in PEM"))?;
         let provider = rustls::crypto::ring::default_provider();
         let certified = CertifiedKey::from_der(certificates, private, &provider);
         let certified = certified.map_err(CertificateError::Unusable)?;
@@ -136,10 +133,10 @@ mod tests {
         let (one, other) = (generate(), generate());
         let read = |chain: &str, key: &str| {
             let read = ServerCertificate::read(chain.to_owned(), key.to_owned());
-            read.map(|(certificate, _)| certificate.chain).unwrap_err()
+            read.map(|(certificate, _)| certificate.chain).unwrap_err().to_string()
         };
-        assert!(matches!(read(&one.chain, &other.key), CertificateError::Unusable(_)));
-        assert!(matches!(read(&one.key, &one.chain), CertificateError::NoCertificate));
-        assert!(matches!(read(&one.chain, ""), CertificateError::NoKey));
+        assert_eq!(read(&one.chain, &other.key), "the certificate and the key cannot be used together");
+        assert_eq!(read(&one.key, &one.chain), "there is no certificate in PEM");
+        assert_eq!(read(&one.chain, ""), "there is no private key in PEM");
     }
 }

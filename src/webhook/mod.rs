@@ -12,6 +12,7 @@
 //! | `stored` | the certificates in the Secret |
 //! | `target` | the configuration of the webhook in the cluster |
 //! | `rotation` | decides when a certificate is replaced |
+//! | `watch` | the states of one object in the cluster |
 //! | `writer` | the work of the leader |
 
 mod certificate;
@@ -21,6 +22,7 @@ mod served;
 mod server;
 mod stored;
 mod target;
+mod watch;
 mod writer;
 
 use std::convert::Infallible;
@@ -32,11 +34,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use rustls::ServerConfig;
-use staffetta_handler::causes;
 use staffetta_prefix_ip::HANDLER;
 use staffetta_prefix_ip::admission::{NodeLabelError, PodAdmission, node_label};
 use staffetta_prefix_ip::cluster::CONFIG_MAP;
@@ -44,13 +43,14 @@ use staffetta_prefix_ip::settings::Settings;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::config::{Configuration, WebhookOptions};
 use crate::health::Health;
 use crate::metrics::WebhookMetrics;
-use served::{CertificateFileError, CertificateFiles, ServedCertificate};
+use served::{CertificateFiles, ServedCertificate};
 use server::ReviewState;
+use watch::states;
 use writer::CertificateWriter;
 
 /// The name of the readiness condition that the options in the ConfigMap `amazon-vpc-cni` were read.
@@ -135,8 +135,7 @@ impl Webhook {
     ) -> Result<AbortOnDropHandle<()>, WebhookError> {
         let served = Arc::new(ServedCertificate::new(health, metrics));
         if let Some(files) = &self.files {
-            let wrong = |error: CertificateFileError| WebhookError::Files(error.into());
-            served.load(files).await.map_err(wrong)?;
+            served.load(files).map_err(|error| WebhookError::Files(error.into()))?;
         }
         let failed = |source| WebhookError::Listen { address: self.listen, source };
         let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
@@ -171,10 +170,7 @@ impl Webhook {
         if self.files.is_some() {
             return None;
         }
-        let WebhookOptions { secret_name, configuration_name, certificate_lifetime, .. } = &self.options;
-        let secret = (self.namespace.as_str(), secret_name.as_str());
-        let lifetime = (*certificate_lifetime).into();
-        let writer = CertificateWriter::new(client, secret, configuration_name, lifetime);
+        let writer = CertificateWriter::new(client, &self.namespace, self.options.clone());
         Some(async { match writer.run().await {} })
     }
 }
@@ -192,21 +188,13 @@ fn acceptor(served: &Arc<ServedCertificate>) -> Result<TlsAcceptor, rustls::Erro
 /// Keeps `enabled` equal to the option `enable-windows-ipam` in the ConfigMap `amazon-vpc-cni`; `false` without the ConfigMap.
 async fn follow_options(client: &Client, enabled: &AtomicBool, health: &Health) -> Infallible {
     let (namespace, name) = CONFIG_MAP;
-    let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    let mut changes = pin!(watch_object(maps, name).default_backoff());
-    loop {
-        match changes.next().await {
-            Some(Ok(map)) => {
-                let data = map.and_then(|map| map.data).unwrap_or_default();
-                enabled.store(Settings::read(&data).0.enabled, Ordering::Relaxed);
-                health.set_met(OPTIONS);
-            }
-            Some(Err(error)) => {
-                warn!(namespace, name, error = causes(&error), "the options of the webhook cannot be read");
-            }
-            None => return std::future::pending().await,
-        }
+    let mut maps = pin!(states::<ConfigMap>(Api::namespaced(client.clone(), namespace), name));
+    while let Some(map) = maps.next().await {
+        let data = map.and_then(|map| map.data).unwrap_or_default();
+        enabled.store(Settings::read(&data).0.enabled, Ordering::Relaxed);
+        health.set_met(OPTIONS);
     }
+    std::future::pending().await
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -14,34 +13,6 @@ const KIND: &str = "AdmissionReview";
 #[derive(Debug, thiserror::Error)]
 #[error("the request is no AdmissionReview of admission.k8s.io/v1 with a pod that can be decoded")]
 pub(super) struct MalformedReview;
-
-/// The body of a request: a review with the object that is to be admitted.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AdmissionReview<'r> {
-    api_version: String,
-    kind: String,
-    #[serde(borrow)]
-    request: AdmissionRequest<'r>,
-}
-
-/// The object and the operation of a review.
-#[derive(Deserialize)]
-struct AdmissionRequest<'r> {
-    uid: String,
-    kind: ReviewedKind,
-    operation: String,
-    #[serde(borrow)]
-    object: Option<&'r RawValue>,
-}
-
-/// The group, version and kind of the object.
-#[derive(Deserialize, PartialEq, Eq)]
-struct ReviewedKind {
-    group: String,
-    version: String,
-    kind: String,
-}
 
 /// The response to a review, which always admits the object.
 pub(super) struct ReviewAnswer {
@@ -56,17 +27,18 @@ pub(super) fn answer(
     body: &[u8],
     patch: impl FnOnce(&Pod) -> Option<Vec<Value>>,
 ) -> Result<ReviewAnswer, MalformedReview> {
-    let review: AdmissionReview<'_> = serde_json::from_slice(body).map_err(|_| MalformedReview)?;
-    if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
+    let review: Value = serde_json::from_slice(body).map_err(|_| MalformedReview)?;
+    let request = &review["request"];
+    if review["apiVersion"] != API_VERSION || review["kind"] != KIND || !request["uid"].is_string() {
         return Err(MalformedReview);
     }
-    let AdmissionRequest { uid, kind, operation, object } = review.request;
-    let is_pod = (kind.group.as_str(), kind.version.as_str(), kind.kind.as_str()) == ("", "v1", "Pod");
-    let patch = match object.filter(|_| is_pod && operation == "CREATE") {
-        Some(object) => patch(&serde_json::from_str(object.get()).map_err(|_| MalformedReview)?),
-        None => None,
+    let is_pod = request["kind"] == json!({ "group": "", "version": "v1", "kind": "Pod" });
+    let patch = if is_pod && request["operation"] == "CREATE" {
+        patch(&Pod::deserialize(&request["object"]).map_err(|_| MalformedReview)?)
+    } else {
+        None
     };
-    let (patched, mut response) = (patch.is_some(), json!({ "uid": uid, "allowed": true }));
+    let (patched, mut response) = (patch.is_some(), json!({ "uid": request["uid"], "allowed": true }));
     if let Some(patch) = patch {
         response["patchType"] = json!("JSONPatch");
         // In Base64.

@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,16 +11,15 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::watch_object;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use staffetta_handler::causes;
-use tokio::task::spawn_blocking;
+use tower::BoxError;
 use tracing::{info, warn};
 
 use super::certificate::{CertificateError, ServerCertificate};
 use super::stored::StoredCertificates;
+use super::watch::states;
 use crate::health::Health;
 use crate::lock::lock;
 use crate::metrics::WebhookMetrics;
@@ -30,8 +28,6 @@ use crate::metrics::WebhookMetrics;
 pub(super) const CERTIFICATE: &str = "webhook certificate";
 /// The interval at which the certificate files are read again.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// The maximum size of a certificate or key file, in bytes.
-const MAX_FILE: u64 = 1 << 20;
 
 /// The certificate that new connections get. It can be replaced at any time.
 pub(super) struct ServedCertificate {
@@ -49,27 +45,12 @@ pub(super) struct CertificateFiles {
     pub(super) key: PathBuf,
 }
 
-/// The reason why a file of the certificate cannot be used.
+/// The error of a file of the certificate that cannot be read, or whose content cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CertificateFileError {
-    /// The file cannot be read, or is larger than 1 MiB.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        #[source]
-        source: io::Error,
-    },
-    /// The content of the file cannot be used.
-    #[error("the certificate in {} cannot be used", path.display())]
-    Content {
-        /// The file with the certificate.
-        path: PathBuf,
-        /// The reason.
-        #[source]
-        source: CertificateError,
-    },
+#[error("cannot use the file {}", path.display())]
+pub(super) struct CertificateFileError {
+    path: PathBuf,
+    source: BoxError,
 }
 
 impl ServedCertificate {
@@ -96,41 +77,29 @@ impl ServedCertificate {
 
     /// Serves the certificate of the Secret `name`, whenever it changes.
     pub(super) async fn follow_secret(&self, secrets: Api<Secret>, name: &str) -> Infallible {
-        let mut changes = pin!(watch_object(secrets, name).default_backoff());
-        loop {
-            match changes.next().await {
-                Some(Ok(secret)) => {
-                    let stored = secret.as_ref().map(StoredCertificates::read).unwrap_or_default();
-                    let Some(serving) = stored.serving else {
-                        info!(
-                            secret = name,
-                            "the Secret of the webhook has no usable certificate; the leader writes one"
-                        );
-                        continue;
-                    };
-                    if let Err(error) = self.replace(serving.chain, serving.key) {
-                        warn!(
-                            secret = name,
-                            error = causes(&error),
-                            "the certificate of the webhook cannot be used"
-                        );
-                    }
-                }
-                Some(Err(error)) => {
-                    warn!(secret = name, error = causes(&error), "the Secret of the webhook cannot be read");
-                }
-                None => return std::future::pending().await,
+        let mut secrets = pin!(states(secrets, name));
+        while let Some(secret) = secrets.next().await {
+            let stored = secret.as_ref().map(StoredCertificates::read).unwrap_or_default();
+            let Some(serving) = stored.serving else {
+                info!(
+                    secret = name,
+                    "the Secret of the webhook has no usable certificate; the leader writes one"
+                );
+                continue;
+            };
+            if let Err(error) = self.replace(serving.chain, serving.key) {
+                warn!(secret = name, error = causes(&error), "the certificate of the webhook cannot be used");
             }
         }
+        std::future::pending().await
     }
 
     /// Serves the certificate of the files. Fails if they cannot be used.
-    pub(super) async fn load(&self, files: &CertificateFiles) -> Result<(), CertificateFileError> {
-        let read = files.clone();
-        let pem = spawn_blocking(move || read.read()).await;
-        let (chain, key) = pem.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
-        let content = |source| CertificateFileError::Content { path: files.certificate.clone(), source };
-        self.replace(chain, key).map_err(content)
+    pub(super) fn load(&self, files: &CertificateFiles) -> Result<(), CertificateFileError> {
+        let unusable = |path: &PathBuf, source| CertificateFileError { path: path.clone(), source };
+        let text = |path| fs::read_to_string(path).map_err(|error| unusable(path, error.into()));
+        let replaced = self.replace(text(&files.certificate)?, text(&files.key)?);
+        replaced.map_err(|error| unusable(&files.certificate, error.into()))
     }
 
     /// Reads the files again every [`FILE_CHECK_INTERVAL`]. If they cannot be used, as while they are being replaced, the last certificate stays.
@@ -138,31 +107,13 @@ impl ServedCertificate {
         let mut reported = None;
         loop {
             tokio::time::sleep(FILE_CHECK_INTERVAL).await;
-            let error = self.load(files).await.err().map(|error| causes(&error));
+            let error = self.load(files).err().map(|error| causes(&error));
             if let Some(error) = error.as_ref().filter(|_| error != reported) {
                 warn!(error, "the certificate of the webhook cannot be read again; the last one is served");
             }
             reported = error;
         }
     }
-}
-
-impl CertificateFiles {
-    /// Reads the certificate chain and the key from their files.
-    fn read(&self) -> Result<(String, String), CertificateFileError> {
-        Ok((text(&self.certificate)?, text(&self.key)?))
-    }
-}
-
-/// Reads a file of at most [`MAX_FILE`] bytes as text.
-fn text(path: &Path) -> Result<String, CertificateFileError> {
-    let read = || {
-        if fs::metadata(path)?.len() > MAX_FILE {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
-        }
-        fs::read_to_string(path)
-    };
-    read().map_err(|source| CertificateFileError::Read { path: path.to_owned(), source })
 }
 
 impl ResolvesServerCert for ServedCertificate {
@@ -204,7 +155,7 @@ mod tests {
         let [chain_file, key_file] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
         let files = CertificateFiles { certificate: chain_file.clone(), key: key_file.clone() };
         let (health, served) = served();
-        assert!(matches!(served.load(&files).await, Err(CertificateFileError::Read { .. })));
+        assert_eq!(served.load(&files).unwrap_err().path, chain_file);
         assert!(health.conditions()[0].reason.is_some());
         let (first, second) = (certificate("a"), certificate("b"));
         let write = |certificate: &ServerCertificate| {
@@ -212,14 +163,12 @@ mod tests {
             fs::write(&key_file, &certificate.key).unwrap();
         };
         write(&first);
-        served.load(&files).await.unwrap();
+        served.load(&files).unwrap();
         assert_eq!(health.conditions()[0].reason, None);
         fs::write(&chain_file, &second.chain).unwrap();
-        let error = served.load(&files).await.unwrap_err();
-        assert!(
-            matches!(error, CertificateFileError::Content { .. }),
-            "the key is that of the first: {error}"
-        );
+        let error = served.load(&files).unwrap_err();
+        let cause = causes(&error);
+        assert!(cause.contains("cannot be used together"), "the key is that of the first: {cause}");
         assert_eq!(chain(&served), Some(first.chain.clone()));
         write(&second);
         let follow = tokio::time::timeout(FILE_CHECK_INTERVAL * 2, served.follow_files(&files));

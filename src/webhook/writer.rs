@@ -10,9 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::watch_object;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use staffetta_handler::{BackoffPolicy, causes};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -21,6 +19,8 @@ use super::certificate::{CertificateError, ServerCertificate};
 use super::rotation::{RotationStep, WebhookTrust, next_step};
 use super::stored::StoredCertificates;
 use super::target;
+use super::watch::states;
+use crate::config::WebhookOptions;
 
 /// The delays after steps that wrote something or failed, in case another program or webhook undoes what is written.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
@@ -32,10 +32,8 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 /// Writes the certificate of the webhook before it expires, and makes the API servers trust it.
 pub(super) struct CertificateWriter {
     secrets: Api<Secret>,
-    secret_name: String,
     configurations: Api<MutatingWebhookConfiguration>,
-    configuration_name: String,
-    lifetime: Duration,
+    options: WebhookOptions,
 }
 
 /// The last known state of the Secret and of the webhook configuration, each `None` if it was not read yet or does not exist.
@@ -43,8 +41,8 @@ pub(super) struct CertificateWriter {
 struct ObservedObjects {
     secret: Option<Secret>,
     configuration: Option<MutatingWebhookConfiguration>,
-    /// The certificates that API servers trust, and the time since which this has been known.
-    trusted: (Option<String>, Timestamp),
+    /// The part of the configuration that concerns the certificate.
+    trust: WebhookTrust,
 }
 
 /// The reason why a step of the leader failed.
@@ -62,28 +60,17 @@ enum CertificateWriteError {
 }
 
 impl CertificateWriter {
-    /// Creates the writer of the Secret and the configuration with these names. `client` writes only while this process leads.
-    pub(super) fn new(
-        client: &Client,
-        (namespace, secret): (&str, &str),
-        configuration: &str,
-        lifetime: Duration,
-    ) -> Self {
-        Self {
-            secrets: Api::namespaced(client.clone(), namespace),
-            secret_name: secret.to_owned(),
-            configurations: Api::all(client.clone()),
-            configuration_name: configuration.to_owned(),
-            lifetime,
-        }
+    /// Creates the writer of the Secret, which is in `namespace`, and of the configuration. `client` writes only while this process leads.
+    pub(super) fn new(client: &Client, namespace: &str, options: WebhookOptions) -> Self {
+        let secrets = Api::namespaced(client.clone(), namespace);
+        Self { secrets, configurations: Api::all(client.clone()), options }
     }
 
     /// Watches the Secret and the webhook configuration, and executes the steps that are due, until the future is dropped.
     pub(super) async fn run(self) -> Infallible {
-        let secrets = watch_object(self.secrets.clone(), &self.secret_name).default_backoff();
-        let configurations =
-            watch_object(self.configurations.clone(), &self.configuration_name).default_backoff();
-        let (mut secrets, mut configurations) = (pin!(secrets), pin!(configurations));
+        let WebhookOptions { secret_name, configuration_name, .. } = &self.options;
+        let mut secrets = pin!(states(self.secrets.clone(), secret_name));
+        let mut configurations = pin!(states(self.configurations.clone(), configuration_name));
         let (mut observed, mut backoff) = (ObservedObjects::default(), BACKOFF.start());
         // A change makes steps due at once, but not before the end of a delay.
         let (mut due, mut delayed_until) = (Instant::now(), Instant::now());
@@ -91,18 +78,11 @@ impl CertificateWriter {
             tokio::select! {
                 biased;
                 Some(secret) = secrets.next() => {
-                    match secret {
-                        Ok(secret) => observed.secret = existing(secret, "Secret", &self.secret_name),
-                        Err(error) => unreadable(&error, "Secret", &self.secret_name),
-                    }
+                    observed.secret = existing(secret, secret_name);
                     due = Instant::now();
                 }
                 Some(configuration) = configurations.next() => {
-                    let (kind, name) = ("MutatingWebhookConfiguration", &self.configuration_name);
-                    match configuration {
-                        Ok(object) => observed.set_configuration(existing(object, kind, name)),
-                        Err(error) => unreadable(&error, kind, name),
-                    }
+                    observed.set_configuration(existing(configuration, configuration_name));
                     due = Instant::now();
                 }
                 () = tokio::time::sleep_until(due.max(delayed_until)) => {
@@ -124,19 +104,17 @@ impl CertificateWriter {
 
     /// Executes the steps that are due. Returns `true` if something was written, and the time until the next step or check.
     async fn act(&self, observed: &mut ObservedObjects) -> Result<(bool, Duration), CertificateWriteError> {
+        let WebhookOptions { secret_name, configuration_name, certificate_lifetime, .. } = &self.options;
+        let lifetime = (*certificate_lifetime).into();
         for step in 0..MAX_STEPS {
-            let wrote = step > 0;
-            let (Some(secret), Some(configuration)) = (&observed.secret, &observed.configuration) else {
+            let (wrote, trust) = (step > 0, &observed.trust);
+            let configuration = observed.configuration.as_ref().filter(|_| !trust.names.is_empty());
+            let (Some(secret), Some(configuration)) = (&observed.secret, configuration) else {
                 return Ok((wrote, MAX_CHECK_INTERVAL));
             };
-            let (names, (bundle, since)) = (target::names(configuration), observed.trusted.clone());
-            if names.is_empty() {
-                return Ok((wrote, MAX_CHECK_INTERVAL));
-            }
             let (stored, now) = (StoredCertificates::read(secret), Timestamp::now());
-            let trust = WebhookTrust { names, bundle, since };
-            let generate = || ServerCertificate::generate(&trust.names, now, self.lifetime);
-            let written = match next_step(&stored, &trust, self.lifetime, now) {
+            let generate = || ServerCertificate::generate(&trust.names, now, lifetime);
+            let written = match next_step(&stored, trust, lifetime, now) {
                 RotationStep::Wait(due) => {
                     return Ok((wrote, Duration::try_from(due.duration_since(now)).unwrap_or_default()));
                 }
@@ -145,19 +123,22 @@ impl CertificateWriter {
                 RotationStep::Promote => stored.promoted(now),
                 RotationStep::Trust(bundle) => {
                     let patch = Patch::Strategic(target::patch(configuration, &bundle));
-                    let name = &self.configuration_name;
-                    let written = self.configurations.patch(name, &PatchParams::default(), &patch).await;
+                    let written =
+                        self.configurations.patch(configuration_name, &PatchParams::default(), &patch).await;
                     let written =
                         written.map_err(|error| CertificateWriteError::WriteBundle(Box::new(error)))?;
-                    info!(configuration = name, "API servers trust the certificate of the webhook");
+                    info!(
+                        configuration = configuration_name,
+                        "API servers trust the certificate of the webhook"
+                    );
                     observed.set_configuration(Some(written));
                     continue;
                 }
             };
             let patch = Patch::Merge(written.patch(secret.metadata.resource_version.as_deref()));
-            let written = self.secrets.patch(&self.secret_name, &PatchParams::default(), &patch).await;
+            let written = self.secrets.patch(secret_name, &PatchParams::default(), &patch).await;
             let written = written.map_err(|error| CertificateWriteError::WriteSecret(Box::new(error)))?;
-            info!(secret = self.secret_name, "the certificates of the webhook were written");
+            info!(secret = secret_name, "the certificates of the webhook were written");
             observed.secret = Some(written);
         }
         Ok((true, Duration::ZERO))
@@ -167,28 +148,23 @@ impl CertificateWriter {
 impl ObservedObjects {
     /// Replaces the configuration. If the certificates that API servers trust have changed, records the current time as that of the change.
     fn set_configuration(&mut self, configuration: Option<MutatingWebhookConfiguration>) {
+        let names = configuration.as_ref().map(target::names).unwrap_or_default();
         let bundle = configuration.as_ref().and_then(target::bundle);
-        if self.trusted.0 != bundle {
-            self.trusted = (bundle, Timestamp::now());
-        }
+        let since = if bundle == self.trust.bundle { self.trust.since } else { Timestamp::now() };
+        self.trust = WebhookTrust { names, bundle, since };
         self.configuration = configuration;
     }
 }
 
 /// Returns `object`, and logs a warning if it does not exist.
-fn existing<K>(object: Option<K>, kind: &str, name: &str) -> Option<K> {
+fn existing<K: Resource<DynamicType = ()>>(object: Option<K>, name: &str) -> Option<K> {
     if object.is_none() {
         warn!(
-            kind,
+            kind = %K::kind(&()),
             name, "an object of the webhook does not exist; install the Helm chart with webhook.enabled=true"
         );
     }
     object
-}
-
-/// Logs that an object cannot be read.
-fn unreadable(error: &kube::runtime::watcher::Error, kind: &str, name: &str) {
-    warn!(kind, name, error = causes(error), "an object of the webhook cannot be read");
 }
 
 #[cfg(test)]
@@ -274,8 +250,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn against_another_program_that_restores_the_configuration_writes_become_rare() {
         let state = Arc::default();
-        let writer =
-            CertificateWriter::new(&contended(&state), ("default", "w"), "w", Duration::from_secs(86400));
+        let writer = CertificateWriter::new(&contended(&state), "default", WebhookOptions::default());
         tokio::time::timeout(Duration::from_secs(600), writer.run()).await.unwrap_err();
         let writes = state.writes.load(Ordering::Relaxed);
         assert!((10..30).contains(&writes), "{writes} writes in ten minutes");
