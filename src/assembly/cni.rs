@@ -1,6 +1,5 @@
 //! Registers the drivers that bind VIFs on a node, and the handler `cni` in the command `cni-daemon`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use staffetta_binding::{
@@ -43,24 +42,24 @@ pub(super) fn register(registry: &mut Registry) {
         .all_in_use();
     drivers! { registry, setup:
         dyn VifBindingDriver, "VIFBridge", "A port of a Linux bridge, which may be connected to Open vSwitch." =>
-            Arc::new(BridgeBinding::new(ovsdb(setup)?, bridges(setup)?));
+            Arc::new(BridgeBinding::new(binding(setup)?.ovsdb, bridges(setup)?));
         dyn VifBindingDriver, "VIFOpenVSwitch", "A port of an Open vSwitch bridge." =>
-            Arc::new(OpenVSwitchBinding::new(ovsdb(setup)?, bridges(setup)?));
+            Arc::new(OpenVSwitchBinding::new(binding(setup)?.ovsdb, bridges(setup)?));
         dyn VifBindingDriver, "VIFVlanNested", "A VLAN interface of the node." =>
-            Arc::new(NestedBinding::new(setup.section::<BindingOptions>(BINDING)?.link_iface));
+            Arc::new(NestedBinding::new(binding(setup)?.link_iface));
         dyn VifBindingDriver, "VIFMacvlanNested", "A macvlan interface of the node." =>
-            Arc::new(NestedBinding::new(setup.section::<BindingOptions>(BINDING)?.link_iface));
+            Arc::new(NestedBinding::new(binding(setup)?.link_iface));
     }
 }
 
-/// Returns the path of the socket of OVSDB, the database of Open vSwitch.
-fn ovsdb(setup: &Setup) -> Result<PathBuf, SetupError> {
-    Ok(setup.section::<BindingOptions>(BINDING)?.ovsdb)
+/// Returns the options of the drivers that bind VIFs.
+fn binding(setup: &Setup) -> Result<BindingOptions, SetupError> {
+    setup.section(BINDING)
 }
 
 /// Returns the bridges to which pods may be connected.
 fn bridges(setup: &Setup) -> Result<PermittedBridges, SetupError> {
-    Ok(PermittedBridges::new(setup.section::<BindingOptions>(BINDING)?.bridges))
+    Ok(PermittedBridges::new(binding(setup)?.bridges))
 }
 
 /// Adds the handler `cni`, which watches the pods of the node `node_name` and passes their VIFs to `daemon`.
@@ -80,7 +79,8 @@ pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name
 /// Adds a readiness check that creates the Open vSwitch port of the node, if the section `[node_port]` describes one. The check is
 /// repeated until it succeeds.
 fn node_port(setup: &Setup) -> Result<(), SetupError> {
-    let port = NodePort::new(ovsdb(setup)?, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
+    let port =
+        NodePort::new(binding(setup)?.ovsdb, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
     if let Some(port) = port {
         setup.check("node port", move || {
             let port = port.clone();

@@ -1,6 +1,6 @@
 //! Registers the drivers named `memory`: a simulated cloud within the process, for the devstack and tests.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use staffetta_driver::{
     AdoptionDriver, LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver,
@@ -20,48 +20,46 @@ use super::vif_pool;
 /// Registers the drivers named `memory` on a simulated cloud that the section `[memory]` describes.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<MemoryOptions>("memory");
-    register(registry, &MemoryCloud(None));
+    register(registry, &MemoryCloud::default());
 }
 
 /// Registers the drivers named `memory` on a cloud that the caller can inspect and change, and makes them the default drivers.
 pub fn world(registry: &mut Registry, network: &Arc<MemoryNetwork>, services: &Arc<MemoryServices>) {
-    register(registry, &MemoryCloud(Some((Arc::clone(network), Arc::clone(services)))));
+    let parts = (Arc::clone(network), Arc::clone(services));
+    register(registry, &MemoryCloud(Arc::new(parts.into())));
 }
 
-/// The simulated cloud of the caller; `None` for a cloud that is created from the section `[memory]`.
-#[derive(Clone)]
-struct MemoryCloud(Option<(Arc<MemoryNetwork>, Arc<MemoryServices>)>);
+/// The simulated cloud of all drivers, which outlives a leadership term as a real one does: that of the caller, or one that is created
+/// from the section `[memory]` when a driver needs it.
+#[derive(Clone, Default)]
+struct MemoryCloud(Arc<OnceLock<(Arc<MemoryNetwork>, Arc<MemoryServices>)>>);
 
 impl MemoryCloud {
-    /// Returns the simulated networks and ports, which all drivers created with `setup` share.
+    /// Returns the simulated networks and ports.
     fn network(&self, setup: &Setup) -> Result<Arc<MemoryNetwork>, SetupError> {
-        DriverFamily::Simulated.select(setup)?;
-        match &self.0 {
-            Some((network, _)) => Ok(Arc::clone(network)),
-            None => setup.shared(|| options(setup).map(MemoryNetwork::new)),
-        }
+        self.parts(setup).map(|(network, _)| Arc::clone(network))
     }
 
-    /// Returns the simulated load balancers and public addresses, which all drivers created with `setup` share.
+    /// Returns the simulated load balancers and public addresses.
     fn services(&self, setup: &Setup) -> Result<Arc<MemoryServices>, SetupError> {
-        DriverFamily::Simulated.select(setup)?;
-        match &self.0 {
-            Some((_, services)) => Ok(Arc::clone(services)),
-            None => setup.shared(|| options(setup).map(MemoryServices::new)),
-        }
+        self.parts(setup).map(|(_, services)| Arc::clone(services))
     }
-}
 
-/// Reads the section `[memory]`, and warns that the drivers are simulated.
-fn options(setup: &Setup) -> Result<MemoryOptions, SetupError> {
-    warn!("simulated drivers are in use: the VIFs and load balancers on objects do not exist");
-    setup.section("memory")
+    /// Returns both parts of the cloud.
+    fn parts(&self, setup: &Setup) -> Result<&(Arc<MemoryNetwork>, Arc<MemoryServices>), SetupError> {
+        DriverFamily::Simulated.select(setup)?;
+        let options: MemoryOptions = setup.section("memory")?;
+        Ok(self.0.get_or_init(|| {
+            warn!("simulated drivers are in use: the VIFs and load balancers on objects do not exist");
+            (MemoryNetwork::new(options.clone()).into(), MemoryServices::new(options).into())
+        }))
+    }
 }
 
 /// Registers one driver on each line: `dyn Trait => constructor`. The constructor may use the cloud and the setup.
 macro_rules! memory_drivers {
     ($registry:ident, $cloud:ident, $setup:ident: $($driver:ty => $constructor:expr;)+) => {$({
-        let is_given = $cloud.0.is_some();
+        let is_given = $cloud.0.get().is_some();
         let $cloud = $cloud.clone();
         let create = move |$setup: &Setup| -> Result<Arc<$driver>, SetupError> { Ok($constructor) };
         $registry.driver::<$driver>("memory", "Simulated, within the process.", create);
@@ -98,4 +96,25 @@ fn register(registry: &mut Registry, cloud: &MemoryCloud) {
             vif_pool::pooled(setup, "memory", Arc::new(bulk))
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_simulated_cloud_outlives_a_leadership_term() {
+        let registry = Arc::new(crate::assembly::registry());
+        let cloud = MemoryCloud::default();
+        let network = || {
+            let (service, _) = tower_test::mock::pair::<http::Request<Body>, http::Response<Body>>();
+            let setup = registry.setup(Client::new(service, "default"), json!({}), None);
+            cloud.network(&setup).unwrap()
+        };
+        assert!(Arc::ptr_eq(&network(), &network()));
+    }
 }

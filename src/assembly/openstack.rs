@@ -23,7 +23,7 @@ use super::family::DriverFamily;
 use super::fence;
 use super::unreachable::Unreachable;
 use crate::metrics::CloudRequestMetrics;
-use diagnosis::{creates, needs_extension, needs_quotas};
+use diagnosis::{CATEGORY, creates, needs_extension, needs_quotas};
 
 /// The description of the drivers that return the project of `[neutron_defaults]`.
 const PROJECT: &str = "OpenStack: the project of [neutron_defaults].";
@@ -174,7 +174,10 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
             }
         });
         if let Some(project) = defaults(setup)?.project {
-            needs_quotas(setup, &cloud, project)?;
+            let unknown =
+                "not known: the user may not read them, or Neutron lacks the extension quota_details";
+            let remedy = "see whether `openstack quota show --usage` has room";
+            needs_quotas(setup, CATEGORY, cloud.network(), project, (unknown, remedy))?;
         }
         Ok(cloud)
     })

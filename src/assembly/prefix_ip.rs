@@ -50,24 +50,27 @@ impl Default for PrefixIpOptions {
 pub(super) fn register(registry: &mut Registry) {
     registry.section::<PrefixIpOptions>(HANDLER);
     registry.handler(HANDLER, "Gives pods addresses from prefixes on their node's interface.", prefix_ip);
-    // The simulated interfaces outlive a leadership term, as real ones do.
-    let cloud = OnceLock::new();
-    registry.driver::<dyn PrefixProvider>("memory", "Simulated, within the process.", move |setup| {
-        DriverFamily::Simulated.select(setup)?;
-        warn!("simulated interfaces are in use: the addresses in the annotations of pods do not exist");
-        let options: MemoryOptions = setup.section("memory")?;
-        Ok(Arc::clone(cloud.get_or_init(|| Arc::new(MemoryPrefixes::of_options(&options)))) as _)
-    });
+    memory(registry, OnceLock::new());
 }
 
 /// Registers the driver `memory` on interfaces that the caller can inspect and change, and makes it the default driver.
 pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
-    let cloud = Arc::clone(cloud);
+    memory(registry, Arc::clone(cloud).into());
+    registry.default_driver::<dyn PrefixProvider>("memory");
+}
+
+/// Registers the driver `memory` on `cloud` or, if that is empty, on interfaces that the section `[memory]` describes. They outlive a
+/// leadership term, as real ones do.
+fn memory(registry: &mut Registry, cloud: OnceLock<Arc<MemoryPrefixes>>) {
     registry.driver::<dyn PrefixProvider>("memory", "Simulated, within the process.", move |setup| {
         DriverFamily::Simulated.select(setup)?;
-        Ok(Arc::clone(&cloud) as _)
+        let options: MemoryOptions = setup.section("memory")?;
+        let cloud = cloud.get_or_init(|| {
+            warn!("simulated interfaces are in use: the addresses in the annotations of pods do not exist");
+            Arc::new(MemoryPrefixes::of_options(&options))
+        });
+        Ok(Arc::clone(cloud) as _)
     });
-    registry.default_driver::<dyn PrefixProvider>("memory");
 }
 
 /// Creates the handler `prefix_ip` with an empty table of nodes, which belongs to one leadership term. As long as the table exists, metrics

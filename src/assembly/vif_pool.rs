@@ -125,9 +125,8 @@ pub(super) fn pooled(
     name: &'static str,
     bulk: Arc<dyn BulkVifDriver>,
 ) -> Result<Arc<dyn VifPoolDriver>, SetupError> {
-    let Some((_, driver)) = SUPPORTED.iter().find(|(pool, _)| *pool == name) else {
-        return Err(SetupError::Invalid(format!("the VIF driver of the pool `{name}` is not known")));
-    };
+    let supported = SUPPORTED.iter().find(|(pool, _)| *pool == name);
+    let (_, driver) = supported.expect("the table contains every pool that keeps VIFs");
     let is_selected = setup.driver_name::<dyn VifPoolDriver>()? == name;
     if is_selected && setup.driver_name::<dyn PodVifDriver>()? != *driver {
         let wrong = format!(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use staffetta_driver::tunnel::Tunnel;
+use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 use staffetta_virtual_node::vnode::peer::{PEER_HANDLER, PeerDeployments, PeerIndex};
@@ -10,6 +11,7 @@ use staffetta_virtual_node::vnode::tracker::{OperationTracker, TrackerPolicy};
 use staffetta_virtual_node::vnode::{HANDLER, Vnode, VnodeOptions};
 use tracing::info;
 
+use super::unreachable::Unreachable;
 use crate::identity::{ReplicaIdentity, identity};
 use crate::metrics::OperationMetrics;
 
@@ -57,7 +59,9 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
             let ready = Arc::clone(&tunnel);
             setup.check(name, move || {
                 let ready = ready.ready();
-                async move { if ready { Ok(()) } else { Err(NotReady.into()) } }
+                let cause = DriverError::new(Reason::Unavailable, "receive the reports of bases");
+                let error = Unreachable::new("the tunnel is not ready; the log says why", cause);
+                async move { if ready { Ok(()) } else { Err(error.into()) } }
             });
         }
         tunnels.push((name.clone(), tunnel));
@@ -85,15 +89,4 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
         figures: VirtualNodeMetricsRegistry::clone(&figures),
     };
     Ok(handler.registration().erase())
-}
-
-/// The error of the readiness check of a tunnel that cannot receive reports yet.
-#[derive(Debug, thiserror::Error)]
-#[error("the tunnel is not ready; the log says why")]
-struct NotReady;
-
-impl staffetta_handler::Failure for NotReady {
-    fn transient(&self) -> bool {
-        true
-    }
 }

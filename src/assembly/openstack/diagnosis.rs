@@ -11,7 +11,7 @@ use super::unusable;
 use crate::lock::lock;
 
 /// The category of the findings about Neutron.
-const CATEGORY: &str = "openstack";
+pub(super) const CATEGORY: &str = "openstack";
 
 /// The resources of Neutron and Octavia that the drivers in use create, by their names in quotas.
 #[derive(Default)]
@@ -41,31 +41,9 @@ pub(super) fn needs_extension(setup: &Setup, cloud: &Cloud, extension: &'static 
     });
 }
 
-/// Adds the check that Neutron's quotas of a project leave room for what the drivers in use create.
-pub(super) fn needs_quotas(setup: &Setup, cloud: &Cloud, project: ProjectId) -> Result<(), SetupError> {
-    let unknown = "not known: the user may not read them, or Neutron lacks the extension quota_details";
-    let remedy = "see whether `openstack quota show --usage` has room";
-    judge_quotas(setup, CATEGORY, cloud.network(), project, (unknown, remedy))
-}
-
-/// Adds the check that Octavia's quotas of a project leave room for what the drivers in use create.
-pub(super) fn needs_load_balancer_quotas(
-    setup: &Setup,
-    cloud: &Cloud,
-    project: ProjectId,
-) -> Result<(), SetupError> {
-    let remedy = "compare `openstack loadbalancer quota show PROJECT` with what exists";
-    judge_quotas(
-        setup,
-        "octavia",
-        cloud.load_balancer(),
-        project,
-        ("not known: the user may not read them", remedy),
-    )
-}
-
-/// Adds the check of the quotas of a project in `service`, Neutron or Octavia. `unknown` is the detail and the remedy if they are unknown.
-fn judge_quotas(
+/// Adds the check that the quotas of a project in `service`, Neutron or Octavia, leave room for what the drivers in use create. `unknown` is
+/// the detail and the remedy if they are unknown.
+pub(super) fn needs_quotas(
     setup: &Setup,
     category: &str,
     service: Service,

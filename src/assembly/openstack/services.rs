@@ -8,7 +8,7 @@ use staffetta_network::lb::LoadBalancerOptions;
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
 use super::super::network::LOAD_BALANCERS;
-use super::diagnosis::{creates, needs_extension, needs_load_balancer_quotas};
+use super::diagnosis::{creates, needs_extension, needs_quotas};
 use super::{cloud, defaults, shared_namespaces, shared_subnets, unusable};
 use crate::config::KubernetesOptions;
 
@@ -53,7 +53,9 @@ fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
         creates(setup, &["healthmonitor"])?;
     }
     if let Some(project) = defaults(setup)?.project {
-        needs_load_balancer_quotas(setup, &cloud, project)?;
+        let remedy = "compare `openstack loadbalancer quota show PROJECT` with what exists";
+        let unknown = ("not known: the user may not read them", remedy);
+        needs_quotas(setup, "octavia", cloud.load_balancer(), project, unknown)?;
     }
     let octavia = cloud.load_balancer();
     setup.check("octavia", move || {
