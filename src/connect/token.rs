@@ -48,31 +48,18 @@ impl TokenFile {
         Ok(Self { path, last })
     }
 
-    /// Returns the value of the header `Authorization`. Reads the file again before, if that was last tried [`MAX_AGE`] ago or earlier.
-    fn header(&self) -> HeaderValue {
+    /// Returns the value of the header `Authorization`. Reads the file again before, if that was last tried [`MAX_AGE`] ago or earlier, or
+    /// if the server rejected the last token. If that fails, the last token is kept.
+    fn header(&self, rejected: Option<&HeaderValue>) -> HeaderValue {
         let mut last = lock(&self.last);
-        if last.at.elapsed() >= MAX_AGE {
-            self.read_again(&mut last);
+        if last.at.elapsed() >= MAX_AGE || rejected == Some(&last.header) {
+            match read(&self.path) {
+                Ok(header) => last.header = header,
+                Err(error) => warn!(path = %self.path.display(), %error, "cannot read the token file again"),
+            }
+            last.at = Instant::now();
         }
         last.header.clone()
-    }
-
-    /// Returns the token in the file if it differs from the token that the server rejected, else `None`.
-    fn replacement_of(&self, rejected: &HeaderValue) -> Option<HeaderValue> {
-        let mut last = lock(&self.last);
-        if last.header == *rejected {
-            self.read_again(&mut last);
-        }
-        (last.header != *rejected).then(|| last.header.clone())
-    }
-
-    /// Reads the file again. If that fails, the last token is kept.
-    fn read_again(&self, last: &mut CachedToken) {
-        match read(&self.path) {
-            Ok(header) => last.header = header,
-            Err(error) => warn!(path = %self.path.display(), %error, "cannot read the token file again"),
-        }
-        last.at = Instant::now();
     }
 }
 
@@ -99,12 +86,13 @@ pub(super) fn authenticated(client: Client, token: TokenFile) -> Client {
             let (parts, body) = request.into_parts();
             // A body that is a stream cannot be sent twice.
             let again = body.try_clone().map(|body| Request::from_parts(parts.clone(), body));
-            let header = token.header();
+            let header = token.header(None);
             let response = client.send(with(Request::from_parts(parts, body), &header)).await?;
             if response.status() != StatusCode::UNAUTHORIZED {
                 return Ok(response);
             }
-            let Some((again, newer)) = again.zip(token.replacement_of(&header)) else { return Ok(response) };
+            let newer = token.header(Some(&header));
+            let Some(again) = again.filter(|_| newer != header) else { return Ok(response) };
             info!("the API server rejected the token; repeating the request with the new one");
             client.send(with(again, &newer)).await
         }
