@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tower::util::{AndThenLayer, MapErrLayer};
 use tracing::warn;
 
+use crate::config::http_url;
 use error_status::with_status;
 pub use key_files::KeyFiles;
 pub use redacted::RedactedError;
@@ -111,7 +112,7 @@ pub async fn connection(
 ) -> Result<Connection, ConnectError> {
     let mut config = config(kubeconfig, None).await?;
     if let Some(url) = api_root {
-        config.cluster_url = server_url(url)?;
+        config.cluster_url = http_url(url).ok_or_else(|| ConnectError::ApiRoot(url.to_owned()))?;
     }
     connect(config)
 }
@@ -156,11 +157,12 @@ async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Conf
     let (mut config, read) = if let Some(path) = kubeconfig {
         from_kubeconfig(Kubeconfig::read_from(path), context)
             .await
-            .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: source.into() })?
+            .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: (&source).into() })?
     } else if let Some(context) = context {
-        from_kubeconfig(Kubeconfig::read(), Some(context))
-            .await
-            .map_err(|source| ConnectError::Context { context: context.to_owned(), source: source.into() })?
+        from_kubeconfig(Kubeconfig::read(), Some(context)).await.map_err(|source| ConnectError::Context {
+            context: context.to_owned(),
+            source: (&source).into(),
+        })?
     } else {
         let config = Config::infer().await.map_err(|source| ConnectError::Infer(source.into()))?;
         (config, Kubeconfig::read().unwrap_or_default())
@@ -177,14 +179,6 @@ fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
     let named = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?;
     let cluster = named.cluster.as_ref().filter(|cluster| cluster.certificate_authority_data.is_none())?;
     cluster.certificate_authority.as_ref().map(PathBuf::from)
-}
-
-/// Parses the URL of an API server; fails unless its scheme is `http` or `https` and it has a host.
-fn server_url(url: &str) -> Result<http::Uri, ConnectError> {
-    let parsed = url.parse().ok().filter(|url: &http::Uri| {
-        matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())
-    });
-    parsed.ok_or_else(|| ConnectError::ApiRoot(url.to_owned()))
 }
 
 /// Returns the host and the port of a URL, without user and password.

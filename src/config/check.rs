@@ -3,42 +3,39 @@
 use serde_json::{Map, Value};
 
 use super::limits::exceeded;
-use super::location::OptionPath;
+use super::location::{Location, OptionPath};
+use super::mistake::Mistake;
 use super::nearest::{list, nearest};
-use super::schema::{FileSchema, SectionSchema};
+use super::schema::{FileSchema, SectionSchema, is_secret};
 
-/// A mistake in the options, with the path of the option but without its position in the file.
-pub(super) struct Finding {
+/// A mistake in the options, with the path of the option but without its location.
+struct Finding {
     /// The path of the wrong key or value.
-    pub(super) path: OptionPath,
-    /// The kind of the mistake, which determines its position: that of a key, or that of a value.
-    pub(super) kind: FindingKind,
+    path: OptionPath,
+    /// `true` if the key is wrong: no section, option or entry has this name. `false` if the value is.
+    at_key: bool,
     /// The description of the mistake, without its location.
-    pub(super) message: String,
-}
-
-/// The kind of a mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FindingKind {
-    /// A section, option or entry with this name does not exist.
-    UnknownName,
-    /// The value has a wrong type or exceeds a limit.
-    WrongValue,
-    /// A required entry of a table is missing.
-    MissingEntry,
+    message: String,
 }
 
 /// Checks `values`, an object of sections, in two steps: names and limits against the schema, then types against the structs of the
 /// sections. It finds all unknown names and all values outside their limits, and at least one value of a wrong type in each section.
-pub(super) fn check(schema: &FileSchema, values: &Value) -> Vec<Finding> {
+/// `locate` returns the location of the key (`true`) or the value (`false`) at a path.
+pub(super) fn check(
+    schema: &FileSchema,
+    values: &Value,
+    locate: impl Fn(&OptionPath, bool) -> Location,
+) -> Vec<Mistake> {
     let mut checker = Checker { schema, findings: Vec::new() };
     checker.limits(&schema.document, values, &OptionPath::default(), false);
-    for section in &schema.sections {
-        if let Some(options) = values.get(&section.name) {
-            checker.types(section, options.clone());
-        }
+    for section in schema.sections.iter().filter(|section| values.get(&section.name).is_some()) {
+        checker.types(section, values.clone());
     }
-    checker.findings
+    let mistake = |Finding { path, at_key, message }| {
+        let location = locate(&path, at_key);
+        Mistake { location, path: path.to_string(), message }
+    };
+    checker.findings.into_iter().map(mistake).collect()
 }
 
 /// Collects the mistakes while it walks through the options.
@@ -70,7 +67,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the entries of a table: their names, their values, and that none is missing.
+    /// Checks the entries of a table: their names and their values.
     fn entries(&mut self, schema: &Value, entries: &Map<String, Value>, path: &OptionPath, secret: bool) {
         let Some(known) = schema["properties"].as_object() else {
             for (name, entry) in entries {
@@ -81,16 +78,10 @@ impl Checker<'_> {
         for (name, entry) in entries {
             let path = path.key(name);
             if let Some(schema) = known.get(name) {
-                self.limits(schema, entry, &path, secret || super::schema::is_secret(schema));
+                self.limits(schema, entry, &path, secret || is_secret(schema));
             } else {
                 let message = self.unknown(&path, name, known);
-                self.findings.push(Finding { path, kind: FindingKind::UnknownName, message });
-            }
-        }
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            if !entries.contains_key(name) {
-                let message = format!("the entry {name:?} is missing");
-                self.findings.push(Finding { path: path.clone(), kind: FindingKind::MissingEntry, message });
+                self.findings.push(Finding { path, at_key: true, message });
             }
         }
     }
@@ -110,38 +101,38 @@ impl Checker<'_> {
         format!("there is no such {what}; {remedy}")
     }
 
-    /// Deserializes `options` as the struct of the section. An entry with a mistake is removed and the remaining options are tried again,
-    /// so that one mistake does not hide the next.
-    fn types(&mut self, section: &SectionSchema, mut options: Value) {
-        let root = OptionPath::section(&section.name);
-        if !options.is_object() {
+    /// Deserializes the options of a section in `values` as its struct. An entry with a mistake is removed and the remaining options are
+    /// tried again, so that one mistake does not hide the next.
+    fn types(&mut self, section: &SectionSchema, mut values: Value) {
+        let root = OptionPath::default().key(&section.name);
+        if !values[&section.name].is_object() {
             return self.add_wrong_value(&root, format!("must be a section, [{}]", section.name));
         }
-        let found = self.findings.iter().filter(|finding| finding.path.0.starts_with(&root.0));
-        let complete = found.clone().next().is_none();
-        for finding in found.filter(|finding| finding.kind != FindingKind::MissingEntry) {
-            finding.path.below_section().remove_from(&mut options);
+        let mut removed = false;
+        for finding in self.findings.iter().filter(|finding| finding.path.0.starts_with(&root.0)) {
+            removed |= finding.path.remove_from(&mut values);
         }
-        while let Err(error) = section.fits(options.clone()) {
+        while let Err(error) = section.fits(values[&section.name].clone()) {
             let path = root.join(error.path());
             let message = error.inner().to_string();
-            // An entry may be missing only because its value was removed.
+            // An entry may be missing only because it was removed.
             let repeated = self.findings.iter().any(|finding| finding.path == path)
-                || (!complete && message.starts_with("missing field"));
+                || (removed && message.starts_with("missing field"));
             if !repeated {
-                let option = path.option().and_then(|option| section.option(option));
-                let secret = option.is_some_and(|option| option.secret);
+                let option = path.key_at(1).and_then(|option| section.option(option));
+                let secret = option.is_some_and(|option| is_secret(&option.schema));
                 let hidden = || "has a wrong type or form; it is secret and not shown".to_owned();
                 self.add_wrong_value(&path, if secret { hidden() } else { message });
             }
-            if !path.below_section().remove_from(&mut options) {
+            if !path.remove_from(&mut values) {
                 break;
             }
+            removed = true;
         }
     }
 
     /// Adds the mistake that the value at `path` is wrong.
     fn add_wrong_value(&mut self, path: &OptionPath, message: String) {
-        self.findings.push(Finding { path: path.clone(), kind: FindingKind::WrongValue, message });
+        self.findings.push(Finding { path: path.clone(), at_key: false, message });
     }
 }

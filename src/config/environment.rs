@@ -40,9 +40,9 @@ pub(super) fn read(
 
 /// Returns the variable that set the option at `path`. If `path` is that of a section, returns a variable that set one of its options.
 pub(super) fn location(values: &Value, path: &OptionPath) -> Location {
-    let section = path.section_name();
+    let section = path.key_at(0).unwrap_or_default();
     let first = || values[section].as_object().and_then(|options| options.keys().next());
-    let option = path.option().or_else(|| first().map(String::as_str)).unwrap_or_default();
+    let option = path.key_at(1).or_else(|| first().map(String::as_str)).unwrap_or_default();
     Location::Environment { variable: variable(section, option) }
 }
 

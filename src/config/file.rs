@@ -1,9 +1,9 @@
 //! The configuration file, with the position of each key and value.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::{fs, io};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,24 +11,24 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 use super::location::{Location, OptionPath};
-use super::mistake::Mistake;
+use super::mistake::{ConfigurationError, Mistake};
 
 /// A parsed configuration file.
 pub(super) struct SourceFile {
-    /// The content of the file.
-    pub(super) text: String,
     /// The options by section, as JSON.
     pub(super) values: Value,
+    text: String,
     path: Arc<Path>,
     /// The byte offset of each key, and that of its value.
-    offsets: HashMap<OptionPath, (usize, usize)>,
+    offsets: BTreeMap<OptionPath, (usize, usize)>,
 }
 
 impl SourceFile {
-    /// Reads and parses the file. The outer error is that of the file system; the inner one lists all syntax errors.
-    pub(super) fn read(path: &Path) -> io::Result<Result<Self, Vec<Mistake>>> {
-        let bytes = fs::read(path)?;
-        Ok(Self::parse(path.into(), bytes))
+    /// Reads and parses the file. Fails if it cannot be read, or with all syntax errors.
+    pub(super) fn read(path: &Path) -> Result<Self, ConfigurationError> {
+        let unreadable = |source| ConfigurationError::Unreadable { path: path.to_owned(), source };
+        let bytes = fs::read(path).map_err(unreadable)?;
+        Ok(Self::parse(path.into(), bytes)?)
     }
 
     /// Parses the content of the file. The error lists all syntax errors.
@@ -46,30 +46,21 @@ impl SourceFile {
         if !errors.is_empty() {
             return Err(errors.iter().map(not_toml).collect());
         }
-        let mut offsets = HashMap::new();
+        let mut offsets = BTreeMap::new();
         index_table(&OptionPath::default(), table.get_ref(), &mut offsets);
         let values = Value::deserialize(Deserializer::from(table)).map_err(|error| vec![not_toml(&error)])?;
-        Ok(Self { text, values, path, offsets })
+        Ok(Self { values, text, path, offsets })
     }
 
-    /// Returns the line and column of the key at `path`.
-    pub(super) fn key_location(&self, path: &OptionPath) -> Location {
-        self.locate(path, |(key, _)| key)
-    }
-
-    /// Returns the line and column of the value at `path`.
-    pub(super) fn value_location(&self, path: &OptionPath) -> Location {
-        self.locate(path, |(_, value)| value)
-    }
-
-    /// Returns the line and column of one of the offsets of `path`: of its key or of its value.
-    fn locate(&self, path: &OptionPath, offset: fn((usize, usize)) -> usize) -> Location {
-        locate(&self.path, &self.text, offset(self.offsets.get(path).copied().unwrap_or_default()))
+    /// Returns the line and column of the key at `path` or, with `at_key` as `false`, of the value.
+    pub(super) fn location(&self, path: &OptionPath, at_key: bool) -> Location {
+        let (key, value) = self.offsets.get(path).copied().unwrap_or_default();
+        locate(&self.path, &self.text, if at_key { key } else { value })
     }
 }
 
 /// Adds the offsets of all keys and values of a table to `offsets`.
-fn index_table(path: &OptionPath, table: &DeTable<'_>, offsets: &mut HashMap<OptionPath, (usize, usize)>) {
+fn index_table(path: &OptionPath, table: &DeTable<'_>, offsets: &mut BTreeMap<OptionPath, (usize, usize)>) {
     for (key, value) in table {
         index_value(path.key(key.get_ref()), key.span().start, value, offsets);
     }
@@ -81,7 +72,7 @@ fn index_value(
     path: OptionPath,
     key: usize,
     value: &Spanned<DeValue<'_>>,
-    offsets: &mut HashMap<OptionPath, (usize, usize)>,
+    offsets: &mut BTreeMap<OptionPath, (usize, usize)>,
 ) {
     match value.get_ref() {
         DeValue::Table(table) => index_table(&path, table, offsets),

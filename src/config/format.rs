@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use http::Uri;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tracing_subscriber::EnvFilter;
 
@@ -37,7 +38,7 @@ const FORMATS: [StringFormat; 12] = [
     format("ip-network", "a network, such as \"10.0.0.0/16\" or \"fd00::/48\"", parses::<IpNet>),
     format("ipv4-network", "an IPv4 network, such as \"10.0.0.0/16\"", parses::<Ipv4Net>),
     format("ipv6-network", "an IPv6 network, such as \"fd00::/48\"", parses::<Ipv6Net>),
-    format("http-url", "a URL such as http://192.0.2.1:4318", is_http_url),
+    format("http-url", "a URL such as http://192.0.2.1:4318", |text| http_url(text).is_some()),
     format("dns-label", "made of lower-case letters, digits and inner hyphens", is_dns_label),
     format(
         "dns-name",
@@ -57,11 +58,10 @@ fn parses<T: FromStr>(text: &str) -> bool {
     text.parse::<T>().is_ok()
 }
 
-/// Returns `true` for a URL with the scheme `http` or `https` and a host.
-fn is_http_url(text: &str) -> bool {
-    let uri = text.parse::<http::Uri>().ok();
-    uri.is_some_and(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+/// Parses a URL with the scheme `http` or `https` and a host; `None` if the text is none.
+pub(crate) fn http_url(text: &str) -> Option<Uri> {
+    text.parse().ok().filter(|url: &Uri| {
+        matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())
     })
 }
 

@@ -9,7 +9,7 @@ use config::Config;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::check::{Finding, FindingKind, check};
+use super::check::check;
 use super::environment;
 use super::file::SourceFile;
 use super::location::{Location, OptionPath};
@@ -48,9 +48,9 @@ pub struct Configuration {
     pub traces: TraceOptions,
     /// The section `[shutdown]`.
     pub shutdown: ShutdownOptions,
-    /// The location of each option that the file or the environment sets. The key is the section and the name of the option.
+    /// The location of each option that the file or the environment sets.
     #[serde(skip)]
-    pub(super) origins: BTreeMap<(String, String), Location>,
+    pub(super) origins: BTreeMap<OptionPath, Location>,
 }
 
 /// Omits `value`, which may contain secrets.
@@ -79,14 +79,14 @@ impl Configuration {
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigurationError> {
+        let file = file.map(SourceFile::read).transpose()?;
         let mut mistakes = Vec::new();
         let environment = environment::read(schema, variables, &mut mistakes);
-        let at_variable = |finding: Finding| {
-            let location = environment::location(&environment, &finding.path);
-            Mistake { location, path: finding.path.to_string(), message: finding.message }
-        };
-        mistakes.extend(check(schema, &environment).into_iter().map(at_variable));
-        let file = file.map(|path| read(path, schema, &mut mistakes)).transpose()?.flatten();
+        let in_environment = |path: &OptionPath, _| environment::location(&environment, path);
+        mistakes.extend(check(schema, &environment, in_environment));
+        if let Some(file) = &file {
+            mistakes.extend(check(schema, &file.values, |path, at_key| file.location(path, at_key)));
+        }
         refuse(mistakes)?;
 
         let value = merge(schema, file.as_ref(), &environment).map_err(ConfigurationError::Inconsistent)?;
@@ -114,37 +114,13 @@ impl Configuration {
             if low < high || (may_be_equal && low == high) {
                 return None;
             }
-            let origin = |option: &str| self.origins.get(&(section.to_owned(), option.to_owned())).cloned();
+            let origin = |option: &str| self.origins.get(&OptionPath::of(section, option)).cloned();
             let location = origin(lower).or_else(|| origin(higher))?;
             let relation = if may_be_equal { "more than" } else { "not less than" };
             let message = format!("{low} is {relation} {section}.{higher}, which is {high}");
             Some(Mistake { location, path: format!("{section}.{lower}"), message })
         };
         PAIRS.into_iter().filter_map(mistake).collect()
-    }
-}
-
-/// Reads and checks the file, and adds what is wrong to `mistakes`. Returns `None` if the file has syntax errors.
-fn read(
-    path: &Path,
-    schema: &FileSchema,
-    mistakes: &mut Vec<Mistake>,
-) -> Result<Option<SourceFile>, ConfigurationError> {
-    let unreadable = |source| ConfigurationError::Unreadable { path: path.to_owned(), source };
-    match SourceFile::read(path).map_err(unreadable)? {
-        Err(errors) => {
-            mistakes.extend(errors);
-            Ok(None)
-        }
-        Ok(file) => {
-            let at_position = |Finding { path, kind, message }| {
-                let is_key = kind == FindingKind::UnknownName;
-                let location = if is_key { file.key_location(&path) } else { file.value_location(&path) };
-                Mistake { location, path: path.to_string(), message }
-            };
-            mistakes.extend(check(schema, &file.values).into_iter().map(at_position));
-            Ok(Some(file))
-        }
     }
 }
 
@@ -156,42 +132,36 @@ fn merge(
     environment: &Value,
 ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
     let defaults = schema.sections.iter().flat_map(|section| {
-        section.options.iter().map(|option| (section.name.as_str(), option.name.as_str(), &option.default))
+        section.options.iter().map(|option| (OptionPath::of(&section.name, &option.name), &option.default))
     });
     let in_file = file.into_iter().flat_map(|file| options(&file.values));
     let mut builder = Config::builder();
-    for (section, option, value) in defaults.chain(in_file).chain(options(environment)) {
+    for (path, value) in defaults.chain(in_file).chain(options(environment)) {
         let value: config::Value = serde_json::from_value(value.clone())?;
-        builder = builder.set_override(format!("{section}.{option}"), value)?;
+        builder = builder.set_override(path.to_string(), value)?;
     }
     Ok(builder.build()?.try_deserialize()?)
 }
 
 /// Returns the location of each option that the file or the environment sets.
-fn origins(file: Option<&SourceFile>, environment: &Value) -> BTreeMap<(String, String), Location> {
-    let in_file = file.into_iter().flat_map(|file| {
-        options(&file.values).map(|(section, option, _)| {
-            let location = file.value_location(&OptionPath::section(section).key(option));
-            ((section.to_owned(), option.to_owned()), location)
-        })
-    });
-    let in_environment = options(environment).map(|(section, option, _)| {
-        let location = environment::location(environment, &OptionPath::section(section).key(option));
-        ((section.to_owned(), option.to_owned()), location)
-    });
+fn origins(file: Option<&SourceFile>, environment: &Value) -> BTreeMap<OptionPath, Location> {
+    let in_file = file
+        .into_iter()
+        .flat_map(|file| options(&file.values).map(|(path, _)| (path.clone(), file.location(&path, false))));
+    let in_environment =
+        options(environment).map(|(path, _)| (path.clone(), environment::location(environment, &path)));
     in_file.chain(in_environment).collect()
 }
 
-/// Lists the options in `sections`, each with the name of its section, its own name and its value.
-fn options(sections: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
+/// Lists the options in `sections`, each with its path and its value.
+fn options(sections: &Value) -> impl Iterator<Item = (OptionPath, &Value)> {
     sections.as_object().into_iter().flatten().flat_map(|(section, options)| {
         let options = options.as_object().into_iter().flatten();
-        options.map(|(option, value)| (section.as_str(), option.as_str(), value))
+        options.map(|(option, value)| (OptionPath::of(section, option), value))
     })
 }
 
-/// Returns the mistakes as an error, sorted by location, if there are any.
-fn refuse(mut mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
-    mistakes.sort();
-    if mistakes.is_empty() { Ok(()) } else { Err(ConfigurationError::Mistakes(mistakes)) }
+/// Returns the mistakes as an error if there are any.
+fn refuse(mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
 }

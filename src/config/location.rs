@@ -37,7 +37,7 @@ impl fmt::Display for Location {
 }
 
 /// One step of a path from the root of the configuration to a value.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PathStep {
     /// An entry of a table, by name.
     Key(String),
@@ -46,13 +46,13 @@ pub(super) enum PathStep {
 }
 
 /// The path from the root of the configuration to a value. It is displayed in the form `kubernetes.enabled_handlers[1]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OptionPath(pub(super) Vec<PathStep>);
 
 impl OptionPath {
-    /// Returns the path of the section `name`.
-    pub(super) fn section(name: &str) -> Self {
-        Self::default().key(name)
+    /// Returns the path of an option.
+    pub(super) fn of(section: &str, option: &str) -> Self {
+        Self::default().key(section).key(option)
     }
 
     /// Returns this path with a key appended.
@@ -74,21 +74,6 @@ impl OptionPath {
         })
     }
 
-    /// Returns the name of the section, which is the first step of the path; empty for the root.
-    pub(super) fn section_name(&self) -> &str {
-        self.name(0).unwrap_or_default()
-    }
-
-    /// Returns the name of the option, which is the second step of the path; `None` for a shorter path.
-    pub(super) fn option(&self) -> Option<&str> {
-        self.name(1)
-    }
-
-    /// Returns the path without its first step, the section.
-    pub(super) fn below_section(&self) -> Self {
-        Self(self.0.iter().skip(1).cloned().collect())
-    }
-
     /// Removes the table entry at this path. Returns `false` if there is no such entry.
     pub(super) fn remove_from(&self, root: &mut Value) -> bool {
         let [parents @ .., PathStep::Key(last)] = self.0.as_slice() else { return false };
@@ -99,8 +84,9 @@ impl OptionPath {
         parent.and_then(Value::as_object_mut).is_some_and(|table| table.remove(last).is_some())
     }
 
-    /// Returns the key at step `depth` of the path, counted from 0; `None` if the path is shorter or has an index there.
-    fn name(&self, depth: usize) -> Option<&str> {
+    /// Returns the key at step `depth` of the path: 0 for the section, 1 for the option. Returns `None` if the path is shorter or has an
+    /// index there.
+    pub(super) fn key_at(&self, depth: usize) -> Option<&str> {
         self.0
             .get(depth)
             .and_then(|step| if let PathStep::Key(key) = step { Some(key.as_str()) } else { None })

@@ -54,3 +54,10 @@ pub enum ConfigurationError {
     #[error("the configuration passed every check but does not fit its types; this is a defect of staffetta")]
     Inconsistent(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
+
+impl From<Vec<Mistake>> for ConfigurationError {
+    fn from(mut mistakes: Vec<Mistake>) -> Self {
+        mistakes.sort();
+        Self::Mistakes(mistakes)
+    }
+}

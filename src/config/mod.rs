@@ -24,7 +24,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::check_log_filter;
+pub(crate) use format::{check_log_filter, http_url};
 pub use load::{Configuration, DEFAULT_FILE, choose_file};
 pub use location::Location;
 pub use mistake::{ConfigurationError, Mistake};

@@ -30,7 +30,9 @@ pub(super) fn normalize(schema: &mut Value, depth: usize) -> Result<(), String> 
         match keyword.as_str() {
             "properties" => {
                 let mut properties = value.as_object_mut().into_iter().flatten();
-                properties.try_for_each(|(_, schema)| normalize(schema, depth + 1))?;
+                properties.try_for_each(|(name, schema)| {
+                    normalize(schema, depth + 1).map_err(|reason| format!("`{name}`: {reason}"))
+                })?;
             }
             "items" => normalize(value, depth + 1)?,
             "additionalProperties" if value.is_object() => normalize(value, depth + 1)?,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::format::StringFormat;
 use super::limits::{SPAN_MAXIMUM, SPAN_MINIMUM, choices};
-use super::schema::{FileSchema, OptionSchema};
+use super::schema::{FileSchema, OptionSchema, is_secret};
 
 /// The maximum width of a comment in the sample, in characters.
 const WIDTH: usize = 100;
@@ -47,7 +47,7 @@ impl OptionSchema {
         let value = if self.default.is_null() {
             comment(sample, "Not set by default.");
             self.schema["examples"].get(0).cloned().unwrap_or_else(|| example(&self.schema))
-        } else if self.secret {
+        } else if is_secret(&self.schema) {
             example(&self.schema)
         } else {
             self.default.clone()
@@ -62,7 +62,10 @@ fn rules(schema: &Value) -> Vec<String> {
         return named("One of:", &choices);
     }
     let bound = |name: &str| schema[name].as_i64();
-    let count = |minimum: &str, maximum: &str, units| counted(bound(minimum), bound(maximum), units);
+    let count = |minimum: &str, maximum: &str, units: &str| match (bound(minimum), bound(maximum)) {
+        (Some(1), None) => Some("Not empty.".to_owned()),
+        (minimum, maximum) => range(minimum, maximum, &format!(" {units}")),
+    };
     match schema["type"].as_str() {
         Some("integer" | "number") => {
             // The ends of the 32-bit and 64-bit integers are limits of the type, not of the option.
@@ -116,14 +119,6 @@ fn named(intro: &str, choices: &[(&str, &str)]) -> Vec<String> {
         about => format!("- {name:?}: {}", about.replace('\n', " ")),
     };
     std::iter::once(intro.to_owned()).chain(choices.iter().map(line)).collect()
-}
-
-/// Describes the minimum and the maximum number of `units`; `None` without both.
-fn counted(minimum: Option<i64>, maximum: Option<i64>, units: &str) -> Option<String> {
-    match (minimum, maximum) {
-        (Some(1), None) => Some("Not empty.".to_owned()),
-        (minimum, maximum) => range(minimum, maximum, &format!(" {units}")),
-    }
 }
 
 /// Describes a range of values; `None` without a minimum and a maximum.

@@ -8,10 +8,6 @@ use super::normalize::{SECRET, normalize};
 /// The section that names handlers and drivers.
 const KUBERNETES: &str = "kubernetes";
 
-/// The sections that the program itself needs.
-const REQUIRED: [&str; 9] =
-    [KUBERNETES, "relay", "leader_election", "events", "admin", "webhook", "log", "traces", "shutdown"];
-
 /// The sections and options that the configuration file may contain.
 #[derive(Debug)]
 pub struct FileSchema {
@@ -43,29 +39,13 @@ pub(super) struct OptionSchema {
     pub(super) schema: Value,
     /// The default; `null` for an option that is not set by default.
     pub(super) default: Value,
-    /// `true` if the option is a secret, whose value is never shown.
-    pub(super) secret: bool,
 }
 
-/// The registered sections do not form a valid schema. This is a bug in the program, not a mistake in the configuration.
+/// The registered sections do not form a valid schema: two have the same name, or the schema of one has a rule that would not be checked.
+/// This is a bug in the program, not a mistake in the configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum SchemaError {
-    /// The schema of an option has a rule that would not be checked.
-    #[error("the schema of `{path}` cannot be checked: {reason}")]
-    Unsupported {
-        /// The path of the option or section.
-        path: String,
-        /// The description of the rule.
-        reason: String,
-    },
-    /// Two sections have the same name.
-    #[error("two sections have the name `{0}`")]
-    Ambiguous(String),
-    /// A section that the program itself needs is not registered. [`assembly::registry`](crate::assembly::registry) registers all of
-    /// them.
-    #[error("the section `{0}` was not registered")]
-    Missing(&'static str),
-}
+#[error("{0}")]
+pub struct SchemaError(String);
 
 impl FileSchema {
     /// Combines the sections in `registry`. The section `[kubernetes]` gets the names of the handlers, and an option for each driver
@@ -82,17 +62,13 @@ impl FileSchema {
         let mut sections: Vec<SectionSchema> = Vec::new();
         for section in registry.sections().filter(|section| included(&section.name)) {
             if sections.iter().any(|known| known.name == section.name) {
-                return Err(SchemaError::Ambiguous(section.name.clone()));
+                return Err(SchemaError(format!("two sections have the name `{}`", section.name)));
             }
             let mut section = SectionSchema::read(section)?;
             if section.name == KUBERNETES {
                 section.add_names(registry);
             }
             sections.push(section);
-        }
-        let known = |name: &&str| sections.iter().any(|section| section.name == *name);
-        if let Some(missing) = REQUIRED.into_iter().find(|name| !known(name)) {
-            return Err(SchemaError::Missing(missing));
         }
         let document = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -118,27 +94,22 @@ impl FileSchema {
 impl SectionSchema {
     /// Reads and normalizes the schema of a registered section.
     fn read(section: &Section) -> Result<Self, SchemaError> {
-        let unsupported = |path: &str, reason| SchemaError::Unsupported { path: path.to_owned(), reason };
         let (mut schema, defaults) = ((section.schema)().to_value(), (section.defaults)());
-        let mut options = Vec::new();
-        for (name, mut schema) in schema["properties"].as_object_mut().map(std::mem::take).unwrap_or_default()
-        {
-            normalize(&mut schema, 1)
-                .map_err(|reason| unsupported(&format!("{}.{name}", section.name), reason))?;
-            let secret = is_secret(&schema);
-            let words = schema.as_object_mut().expect("a schema that was normalized is an object");
-            unwrap_lines(words);
-            let default = defaults[&name].clone();
-            words.remove("default");
-            if !default.is_null() && !secret {
-                words.insert("default".to_owned(), default.clone());
-            }
-            options.push(OptionSchema { name, schema, default, secret });
-        }
-        // A rule over several options would be overlooked.
-        normalize(&mut schema, 0).map_err(|reason| unsupported(&section.name, reason))?;
-        schema.as_object_mut().into_iter().for_each(unwrap_lines);
+        normalize(&mut schema, 0).map_err(|reason| {
+            SchemaError(format!("the schema of `{}` cannot be checked: {reason}", section.name))
+        })?;
+        unwrap_lines(&mut schema);
         let about = schema["description"].as_str().unwrap_or_default().to_owned();
+        let properties = schema["properties"].as_object_mut().map(std::mem::take).unwrap_or_default();
+        let option = |(name, mut schema): (String, Value)| {
+            unwrap_lines(&mut schema);
+            let default = defaults[&name].clone();
+            if default.is_null() || is_secret(&schema) {
+                schema.as_object_mut().and_then(|words| words.remove("default"));
+            }
+            OptionSchema { name, schema, default }
+        };
+        let options = properties.into_iter().map(option).collect();
         Ok(Self { name: section.name.clone(), about, options, check: section.check })
     }
 
@@ -180,7 +151,7 @@ impl SectionSchema {
             let mut schema = choice(drivers);
             schema["description"] = interface.about.as_str().into();
             schema["default"] = default.clone();
-            OptionSchema { name: interface.option(), schema, default, secret: false }
+            OptionSchema { name: interface.option(), schema, default }
         }));
     }
 }
@@ -204,8 +175,8 @@ fn choice<'a>(names: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
 }
 
 /// Removes the line breaks within the paragraphs of a description, which come from the source code.
-fn unwrap_lines(words: &mut Map<String, Value>) {
-    if let Some(Value::String(text)) = words.get_mut("description") {
+fn unwrap_lines(schema: &mut Value) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
         let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         *text = text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n");
     }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::load::Configuration;
-use super::location::Location;
+use super::location::{Location, OptionPath};
 use super::sample::inline;
-use super::schema::{FileSchema, OptionSchema};
+use super::schema::{FileSchema, OptionSchema, is_secret};
 
 impl Configuration {
     /// Returns the effective configuration as TOML. A comment after each option names its origin: default, file or environment. Secrets
@@ -25,14 +25,14 @@ impl Configuration {
 
     /// Returns the line of one option: its name, its value and, as a comment, its origin.
     fn line(&self, section: &str, option: &OptionSchema) -> String {
-        let location = self.origins.get(&(section.to_owned(), option.name.clone()));
+        let location = self.origins.get(&OptionPath::of(section, &option.name));
         let origin = match location {
             None => "default".to_owned(),
             Some(location @ Location::File { .. }) => format!("file {location}"),
             Some(location @ Location::Environment { .. }) => location.to_string(),
         };
         let value = &self.value[section][&option.name];
-        match (value.is_null(), option.secret && location.is_some()) {
+        match (value.is_null(), is_secret(&option.schema) && location.is_some()) {
             (true, _) => format!("# {} is not set", option.name),
             (false, true) => format!("{} = \"(secret)\"  # {origin}", option.name),
             (false, false) => format!("{} = {}  # {origin}", option.name, inline(value)),

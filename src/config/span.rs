@@ -14,19 +14,13 @@ use serde::{Deserialize, Serialize, Serializer};
 #[serde(try_from = "TimeSpanForm")]
 pub struct TimeSpan(Duration);
 
-/// The reason why a value is not a [`TimeSpan`].
+/// The error of a value that is not a [`TimeSpan`]: malformed, negative, or too long.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TimeSpanError {
-    /// The value is not a number with a unit.
-    #[error("not a length of time; write seconds, or units as in \"500ms\", \"30s\" or \"2m30s\"")]
-    Malformed,
-    /// The value is negative.
-    #[error("negative")]
-    Negative,
-    /// The value is longer than [`TimeSpan::MAX`].
-    #[error("more than {}", TimeSpan::MAX)]
-    TooLong,
-}
+#[error(
+    "not a length of time from 0s to {}; write seconds, or units as in \"500ms\", \"30s\" or \"2m30s\"",
+    TimeSpan::MAX
+)]
+pub struct TimeSpanError;
 
 impl TimeSpan {
     /// The longest duration: 366 days.
@@ -44,12 +38,12 @@ impl From<TimeSpan> for Duration {
     }
 }
 
-impl TryFrom<i64> for TimeSpan {
+impl TryFrom<SignedDuration> for TimeSpan {
     type Error = TimeSpanError;
 
-    fn try_from(seconds: i64) -> Result<Self, TimeSpanError> {
-        let seconds = u64::try_from(seconds).map_err(|_| TimeSpanError::Negative)?;
-        Some(Self::from_secs(seconds)).filter(|span| *span <= Self::MAX).ok_or(TimeSpanError::TooLong)
+    fn try_from(signed: SignedDuration) -> Result<Self, TimeSpanError> {
+        let span = Duration::try_from(signed).ok().map(Self);
+        span.filter(|span| *span <= Self::MAX).ok_or(TimeSpanError)
     }
 }
 
@@ -57,9 +51,7 @@ impl FromStr for TimeSpan {
     type Err = TimeSpanError;
 
     fn from_str(text: &str) -> Result<Self, TimeSpanError> {
-        let signed: SignedDuration = text.trim().parse().map_err(|_| TimeSpanError::Malformed)?;
-        let duration = Duration::try_from(signed).map_err(|_| TimeSpanError::Negative)?;
-        Some(Self(duration)).filter(|span| *span <= Self::MAX).ok_or(TimeSpanError::TooLong)
+        text.trim().parse::<SignedDuration>().map_err(|_| TimeSpanError)?.try_into()
     }
 }
 
@@ -103,7 +95,7 @@ impl TryFrom<TimeSpanForm> for TimeSpan {
 
     fn try_from(form: TimeSpanForm) -> Result<Self, TimeSpanError> {
         match form {
-            TimeSpanForm::Seconds(seconds) => Self::try_from(seconds),
+            TimeSpanForm::Seconds(seconds) => SignedDuration::from_secs(seconds).try_into(),
             TimeSpanForm::Text(text) => text.parse(),
         }
     }
@@ -139,15 +131,12 @@ mod tests {
 
     #[test]
     fn malformed_negative_and_too_long_values_are_rejected() {
-        assert_eq!("".parse::<TimeSpan>(), Err(TimeSpanError::Malformed));
-        assert_eq!("60".parse::<TimeSpan>(), Err(TimeSpanError::Malformed));
-        assert_eq!("soon".parse::<TimeSpan>(), Err(TimeSpanError::Malformed));
-        assert_eq!("-5s".parse::<TimeSpan>(), Err(TimeSpanError::Negative));
-        assert_eq!("5s ago".parse::<TimeSpan>(), Err(TimeSpanError::Negative));
-        assert_eq!("8785h".parse::<TimeSpan>(), Err(TimeSpanError::TooLong));
-        assert_eq!(TimeSpan::try_from(-1_i64), Err(TimeSpanError::Negative));
-        assert_eq!(TimeSpan::try_from(i64::MAX), Err(TimeSpanError::TooLong));
-        assert!(serde_json::from_str::<TimeSpan>("1.5").is_err());
+        for text in ["", "60", "soon", "-5s", "5s ago", "8785h"] {
+            assert_eq!(text.parse::<TimeSpan>(), Err(TimeSpanError), "{text}");
+        }
+        for number in ["-1", "9223372036854775807", "1.5"] {
+            assert!(serde_json::from_str::<TimeSpan>(number).is_err(), "{number}");
+        }
     }
 
     #[test]

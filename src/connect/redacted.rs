@@ -13,9 +13,35 @@ use tower::BoxError;
 #[error("{0}")]
 pub struct RedactedError(String);
 
-impl From<KubeconfigError> for RedactedError {
-    fn from(error: KubeconfigError) -> Self {
-        Self(kubeconfig_message(&error))
+impl From<&KubeconfigError> for RedactedError {
+    fn from(error: &KubeconfigError) -> Self {
+        Self(match error {
+            // The long form quotes the lines around the error; the first line of the short one ends with line and column.
+            KubeconfigError::Parse(error) => {
+                let text = error.without_snippet().to_string();
+                format!("invalid kubeconfig: {}", text.lines().next().unwrap_or_default())
+            }
+            other => causes(other),
+        })
+    }
+}
+
+impl From<&AuthError> for RedactedError {
+    fn from(error: &AuthError) -> Self {
+        const PLUGIN: &str = "the credential plugin of the kubeconfig";
+        Self(match error {
+            AuthError::AuthExecRun { out, .. } => format!("{PLUGIN} failed: {}", out.status),
+            AuthError::AuthExecParse(error) => {
+                let place = error.location();
+                let place =
+                    place.map(|place| format!(" at line {}, column {}", place.line(), place.column()));
+                format!("the output of {PLUGIN} is not an `ExecCredential`{}", place.unwrap_or_default())
+            }
+            AuthError::MalformedTokenExpirationDate(_) => {
+                format!("{PLUGIN} returned an invalid expiration time of the token")
+            }
+            other => causes(other),
+        })
     }
 }
 
@@ -23,7 +49,7 @@ impl From<InferConfigError> for RedactedError {
     fn from(error: InferConfigError) -> Self {
         let kubeconfig = error.source().and_then(|source| source.downcast_ref::<KubeconfigError>());
         match kubeconfig {
-            Some(error @ KubeconfigError::Parse(_)) => Self(kubeconfig_message(error)),
+            Some(error @ KubeconfigError::Parse(_)) => error.into(),
             _ => Self(causes(&error)),
         }
     }
@@ -32,7 +58,7 @@ impl From<InferConfigError> for RedactedError {
 impl From<kube::Error> for RedactedError {
     fn from(error: kube::Error) -> Self {
         match &error {
-            kube::Error::Auth(error) => Self(credentials_message(error)),
+            kube::Error::Auth(error) => error.into(),
             _ => Self(causes(&error)),
         }
     }
@@ -41,36 +67,7 @@ impl From<kube::Error> for RedactedError {
 /// Redacts the error of a request, because each request may run the credential plugin.
 pub(super) fn redact_request_error(error: BoxError) -> BoxError {
     match error.downcast::<AuthError>() {
-        Ok(error) => RedactedError(credentials_message(&error)).into(),
+        Ok(error) => RedactedError::from(&*error).into(),
         Err(other) => other,
-    }
-}
-
-/// Describes an error of a kubeconfig without quoting the file.
-fn kubeconfig_message(error: &KubeconfigError) -> String {
-    match error {
-        // The long form quotes the lines around the error; the first line of the short one ends with line and column.
-        KubeconfigError::Parse(error) => {
-            let text = error.without_snippet().to_string();
-            format!("invalid kubeconfig: {}", text.lines().next().unwrap_or_default())
-        }
-        other => causes(other),
-    }
-}
-
-/// Describes an error of the credentials without quoting the output of a plugin.
-fn credentials_message(error: &AuthError) -> String {
-    const PLUGIN: &str = "the credential plugin of the kubeconfig";
-    match error {
-        AuthError::AuthExecRun { out, .. } => format!("{PLUGIN} failed: {}", out.status),
-        AuthError::AuthExecParse(error) => {
-            let place =
-                error.location().map(|place| format!(" at line {}, column {}", place.line(), place.column()));
-            format!("the output of {PLUGIN} is not an `ExecCredential`{}", place.unwrap_or_default())
-        }
-        AuthError::MalformedTokenExpirationDate(_) => {
-            format!("{PLUGIN} returned an invalid expiration time of the token")
-        }
-        other => causes(other),
     }
 }

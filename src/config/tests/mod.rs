@@ -33,11 +33,22 @@ struct LampOptions {
     rooms: Vec<String>,
     /// The colour of each shade.
     shades: BTreeMap<String, u16>,
+    /// The bulbs in it.
+    bulbs: Vec<Bulb>,
+}
+
+/// A bulb of the lamp.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Bulb {
+    socket: String,
+    watts: u16,
 }
 
 impl Default for LampOptions {
     fn default() -> Self {
-        Self { brightness: 60, password: None, rooms: vec!["kitchen".to_owned()], shades: BTreeMap::new() }
+        let rooms = vec!["kitchen".to_owned()];
+        Self { brightness: 60, password: None, rooms, shades: BTreeMap::new(), bulbs: Vec::new() }
     }
 }
 

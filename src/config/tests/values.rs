@@ -14,7 +14,7 @@ fn without_file_and_environment_all_options_have_their_defaults() {
     assert_eq!(configuration.value["relay"]["retry_timeout"], "500s");
     assert_eq!(
         configuration.value["lamp"],
-        json!({"brightness": 60, "password": null, "rooms": ["kitchen"], "shades": {}})
+        json!({"brightness": 60, "password": null, "rooms": ["kitchen"], "shades": {}, "bulbs": []})
     );
 }
 
