@@ -106,27 +106,36 @@ pub(crate) async fn check_installation(
         }
     }
     let needed = |presets: &[Preset]| preset.is_none_or(|preset| presets.contains(&preset));
-    report.add("kubernetes", [read(served(client).await, "the API versions in use are served")]);
+    report.add("kubernetes", [checked(client, "the API versions in use are served", served).await]);
     report.add("rights", rights(client, namespace, needed).await);
-    let cluster = "cluster";
-    let other = other_release(client, role_of(preset)).await;
-    report.add(cluster, [read(other, "no other release is installed")]);
+    let other = async |client: &Client, check: &str| other_release(client, check, role_of(preset)).await;
+    report.add("cluster", [checked(client, "no other release is installed", other).await]);
     if needed(&[Preset::Iosxe]) {
-        report.add(cluster, [read(definition(client).await, "the kind CiscoDevice can be installed")]);
+        let check = "the kind CiscoDevice can be installed";
+        report.add("cluster", [checked(client, check, definition).await]);
     }
-    report.add(cluster, [read(kuryr(client).await, "Kuryr's controller does not run")]);
+    report.add("cluster", [checked(client, "Kuryr's controller does not run", kuryr).await]);
 }
 
-/// Returns the finding. An error of the API server becomes a finding of the check `check`: a warning if the user may not read the objects
-/// (403), otherwise a failure.
-fn read(finding: Result<Finding, Error>, check: &str) -> Finding {
-    finding.unwrap_or_else(|error| match &error {
+/// Runs the check `check`, and returns its finding.
+async fn checked(
+    client: &Client,
+    check: &str,
+    run: impl AsyncFnOnce(&Client, &str) -> Result<Finding, Error>,
+) -> Finding {
+    run(client, check).await.unwrap_or_else(|error| unread(check, &error))
+}
+
+/// Returns the finding of the check `check` if the API server returns an error: a warning if the user may not read the objects (403),
+/// otherwise a failure.
+fn unread(check: &str, error: &Error) -> Finding {
+    match error {
         Error::Api(status) if status.code == 403 => {
-            let detail = format!("not known: {}", causes(&error));
+            let detail = format!("not known: {}", causes(error));
             Finding::warning(check, detail, "let an administrator run this check")
         }
-        _ => Finding::failed(check, causes(&error), CONNECT),
-    })
+        _ => Finding::failed(check, causes(error), CONNECT),
+    }
 }
 
 /// Checks that the cluster is not older than Kubernetes 1.30. A version that cannot be read passes, because vendors add suffixes such as
@@ -144,8 +153,7 @@ fn version_finding(check: &str, major: &str, minor: &str, version: String) -> Fi
 
 /// Checks that the API server serves each API version that the manifests and the controller use. `ValidatingAdmissionPolicies` are looked
 /// up by themselves, because a server may serve their group without them (Kubernetes before 1.30).
-async fn served(client: &Client) -> Result<Finding, Error> {
-    const CHECK: &str = "the API versions in use are served";
+async fn served(client: &Client, check: &str) -> Result<Finding, Error> {
     let groups = NAMESPACED.iter().chain(&CLUSTER_SCOPED).map(|(group, ..)| *group).chain(GROUPS);
     let needed: BTreeSet<_> =
         groups.map(|group| format!("{group}/v1").trim_start_matches('/').to_owned()).collect();
@@ -159,10 +167,10 @@ async fn served(client: &Client) -> Result<Finding, Error> {
         }
     }
     Ok(match missing.as_slice() {
-        [] => Finding::ok(CHECK, ""),
+        [] => Finding::ok(check, ""),
         missing => {
             let remedy = "enable them at the API server (--runtime-config)";
-            Finding::failed(CHECK, format!("these are missing: {}", missing.join(", ")), remedy)
+            Finding::failed(check, format!("these are missing: {}", missing.join(", ")), remedy)
         }
     })
 }
@@ -186,7 +194,7 @@ async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> 
     let rights: Vec<_> = asked.iter().map(|(right, _)| *right).chain([escalate]).collect();
     let granted = match granted(client, &rights).await {
         Ok(granted) => granted,
-        Err(error) => return vec![read(Err(error), "you may install the chart")],
+        Err(error) => return vec![unread("you may install the chart", &error)],
     };
     let finding = |((right, remedy), granted): (&(Right<'_>, &str), &bool)| {
         let check = format!("you may create {}", right.resource_name());
@@ -196,7 +204,7 @@ async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> 
         let place = right.namespace.map(|namespace| format!(" in the namespace {namespace}"));
         Finding::failed(check, format!("you may not{}", place.unwrap_or_default()), *remedy)
     };
-    let unknown = exists.err().map(|error| read(Err(error), &format!("the namespace {namespace} exists")));
+    let unknown = exists.err().map(|error| unread(&format!("the namespace {namespace} exists"), &error));
     let mut findings: Vec<_> = unknown.into_iter().chain(asked.iter().zip(&granted).map(finding)).collect();
     let check = "you may grant the controller its rights";
     findings.push(if granted.last() == Some(&true) {
@@ -221,28 +229,26 @@ fn role_of(preset: Option<Preset>) -> &'static str {
 }
 
 /// Checks that no release is installed yet. A release is found by its `ClusterRole`, whose name is always `name`.
-async fn other_release(client: &Client, name: &str) -> Result<Finding, Error> {
-    const CHECK: &str = "no other release is installed";
+async fn other_release(client: &Client, check: &str, name: &str) -> Result<Finding, Error> {
     let role = Api::<ClusterRole>::all(client.clone()).get_opt(name).await?;
     Ok(role.map_or_else(
-        || Finding::ok(CHECK, ""),
+        || Finding::ok(check, ""),
         |role| {
             let owner = release(&role)
                 .map_or_else(|| "not one of Helm".to_owned(), |release| format!("the release {release}"));
             let remedy = "upgrade it: a second one would handle the same objects";
-            Finding::warning(CHECK, format!("the ClusterRole `{name}` exists already ({owner})"), remedy)
+            Finding::warning(check, format!("the ClusterRole `{name}` exists already ({owner})"), remedy)
         },
     ))
 }
 
 /// Compares the custom resource definition of `CiscoDevice` in the cluster, if there is one, with that of the chart.
-async fn definition(client: &Client) -> Result<Finding, Error> {
-    const CHECK: &str = "the kind CiscoDevice can be installed";
+async fn definition(client: &Client, check: &str) -> Result<Finding, Error> {
     let ours: CustomResourceDefinition =
         serde_saphyr::from_str(DEFINITION).expect("the file is part of the program, and tested");
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-    let Some(found) = definitions.get_opt(&ours.name_any()).await? else { return Ok(Finding::ok(CHECK, "")) };
-    Ok(definition_finding(CHECK, &found, &ours))
+    let Some(found) = definitions.get_opt(&ours.name_any()).await? else { return Ok(Finding::ok(check, "")) };
+    Ok(definition_finding(check, &found, &ours))
 }
 
 /// Compares the custom resource definition `found` in the cluster with `ours`. Another scope or no common version fails; a definition that
@@ -277,21 +283,20 @@ fn definition_finding(
 }
 
 /// Checks that no Deployment `kuryr-controller` with replicas exists in any namespace: two controllers would both write Kuryr's annotations.
-async fn kuryr(client: &Client) -> Result<Finding, Error> {
-    const CHECK: &str = "Kuryr's controller does not run";
+async fn kuryr(client: &Client, check: &str) -> Result<Finding, Error> {
     let params = ListParams::default().fields("metadata.name=kuryr-controller").limit(10);
     let deployments = Api::<Deployment>::all(client.clone()).list(&params).await?;
     let replicas =
         |deployment: &&Deployment| deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     Ok(match deployments.iter().find(|deployment| replicas(deployment) > 0) {
-        None => Finding::ok(CHECK, ""),
+        None => Finding::ok(check, ""),
         Some(deployment) => {
             let detail = format!(
                 "the Deployment {}/{} runs",
                 deployment.namespace().unwrap_or_default(),
                 deployment.name_any()
             );
-            Finding::warning(CHECK, detail, "stop it before the controller starts, and see docs/migration.md")
+            Finding::warning(check, detail, "stop it before the controller starts, and see docs/migration.md")
         }
     })
 }
@@ -379,11 +384,9 @@ mod tests {
         assert!(findings[0].detail.starts_with("not known: "), "{}", findings[0].detail);
         assert!(findings[1..].iter().all(|finding| finding.result == CheckResult::Ok), "{findings:?}");
         assert!(findings.iter().all(|finding| finding.check != "you may create namespaces"), "{findings:?}");
-        assert_eq!(read(kuryr(&forbidden).await, "").result, CheckResult::Warning);
-        assert_eq!(
-            read(kuryr(&server(StatusCode::INTERNAL_SERVER_ERROR, "none")).await, "").result,
-            CheckResult::Failed
-        );
+        assert_eq!(checked(&forbidden, "", kuryr).await.result, CheckResult::Warning);
+        let broken = server(StatusCode::INTERNAL_SERVER_ERROR, "none");
+        assert_eq!(checked(&broken, "", kuryr).await.result, CheckResult::Failed);
 
         let findings = rights(&server(StatusCode::NOT_FOUND, "none"), "relay", |_| true).await;
         assert_eq!(findings[0].check, "you may create namespaces");
@@ -397,7 +400,11 @@ mod tests {
             (Some(Preset::Openstack), CheckResult::Warning),
             (Some(Preset::Cni), CheckResult::Ok),
         ] {
-            assert_eq!(other_release(&cluster, role_of(preset)).await.unwrap().result, result, "{preset:?}");
+            assert_eq!(
+                other_release(&cluster, "", role_of(preset)).await.unwrap().result,
+                result,
+                "{preset:?}"
+            );
         }
     }
 
