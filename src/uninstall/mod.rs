@@ -106,19 +106,11 @@ pub enum UninstallError {
         /// The time limit.
         timeout: Duration,
     },
-    /// The Deployment cannot be scaled.
-    #[error("the Deployment `{name}` cannot be scaled to 0")]
-    Stop {
-        /// The name of the Deployment.
-        name: String,
-        /// The error of the API server.
-        source: Box<kube::Error>,
-    },
-    /// Objects cannot be read.
-    #[error("cannot read {what}")]
-    Read {
-        /// The kind of the objects.
-        what: String,
+    /// The Deployment cannot be scaled, or objects cannot be read.
+    #[error("cannot {action}")]
+    Api {
+        /// The failed request: the action and the object.
+        action: String,
         /// The error of the API server.
         source: Box<kube::Error>,
     },
@@ -139,7 +131,7 @@ pub async fn uninstall(
     options: &UninstallOptions,
 ) -> Result<Uninstalled, UninstallError> {
     let cluster = answer(ClusterInfo::read(configuration, &client)).await;
-    let cluster = cluster.map_err(|error| read_error("the API server", error))?;
+    let cluster = cluster.map_err(|error| api_error("read the API server", error))?;
     if options.apply {
         stop(configuration, &client, cluster.id(), options).await?;
     }
@@ -190,9 +182,9 @@ fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Returns the error that `what` cannot be read.
-fn read_error(what: &str, error: kube::Error) -> UninstallError {
-    UninstallError::Read { what: what.to_owned(), source: error.into() }
+/// Returns the error of a request to the API server. `action` is an action and its object, such as `read the Lease`.
+fn api_error(action: impl Into<String>, error: kube::Error) -> UninstallError {
+    UninstallError::Api { action: action.into(), source: error.into() }
 }
 
 #[cfg(test)]

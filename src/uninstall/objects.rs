@@ -10,7 +10,7 @@ use serde_json::json;
 use staffetta_handler::{HANDLER_LABEL, causes};
 use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
 
-use super::{UninstallError, UninstalledObject, is_missing, is_ours, read_error};
+use super::{UninstallError, UninstalledObject, api_error, is_missing, is_ours};
 use crate::connect::{self, answer};
 
 /// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
@@ -95,7 +95,7 @@ async fn list(
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
     match connect::list(parameters, async |page| api.list_metadata(page).await).await {
         Err(error) if is_missing(&error) => Ok(Vec::new()),
-        listed => listed.map_err(|error| read_error(&resource.plural, error)),
+        listed => listed.map_err(|error| api_error(format!("read {}", resource.plural), error)),
     }
 }
 

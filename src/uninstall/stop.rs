@@ -16,7 +16,7 @@ use staffetta_virtual_node::CLUSTER_LABEL;
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{UninstallError, UninstallOptions, is_missing, read_error};
+use super::{UninstallError, UninstallOptions, api_error, is_missing};
 use crate::config::Configuration;
 use crate::connect::answer;
 
@@ -36,12 +36,11 @@ pub(super) async fn stop(
     let (election, began) = (&configuration.leader_election, Instant::now());
     let namespace = election.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
     match &options.stop {
-        Some(name) if election.enabled => match scale_down(client, namespace, name).await {
-            Ok(_) => info!(deployment = %name, "scaled to 0; waiting until no replica holds a Lease"),
-            Err(UninstallError::Stop { source, .. }) if is_missing(&source) => {}
+        Some(name) => match scale_down(client, namespace, name).await {
+            Ok(_) => info!(deployment = %name, "scaled to 0; waiting until it has stopped"),
+            Err(UninstallError::Api { source, .. }) if election.enabled && is_missing(&source) => {}
             Err(error) => return Err(error),
         },
-        Some(name) => until_without_pods(client, namespace, name, options.timeout).await?,
         None if election.enabled => {}
         None => return Err(UninstallError::Unelected),
     }
@@ -50,57 +49,41 @@ pub(super) async fn stop(
     let marked = ListParams::default().labels(&format!("{HANDLER_LABEL},{CLUSTER_LABEL}={cluster_id}"));
     let (mut seen, mut was_free) = (SeenLeases::default(), false);
     loop {
+        let late = began.elapsed() > options.timeout;
+        // Without an election, no Lease shows if a replica still runs.
+        let deployment = options.stop.as_ref().filter(|_| !election.enabled);
+        if let Some(name) = deployment
+            && has_pods(client, namespace, name).await?
+        {
+            if late {
+                return Err(UninstallError::Pods { name: name.clone(), timeout: options.timeout });
+            }
+            sleep(POLL).await;
+            continue;
+        }
         let leader = answer(leases.get_opt(&election.lease_name)).await;
-        let leader = leader.map_err(|error| read_error("the Lease", error))?;
+        let leader = leader.map_err(|error| api_error("read the Lease", error))?;
         let nodes = answer(of_nodes.list(&marked)).await;
-        let nodes = nodes.map_err(|error| read_error("the Leases of virtual nodes", error))?.items;
+        let nodes = nodes.map_err(|error| api_error("read the Leases of virtual nodes", error))?.items;
         let has_nodes = !nodes.is_empty();
         let held = leader.into_iter().chain(nodes).filter_map(|lease| seen.holder(lease));
         // All of them are read, because each one's renewals count from when it was seen first.
-        let held = held.max_by_key(|(_, renewals)| *renewals);
-        let Some((holder, renewals)) = held else {
+        match (held.max_by_key(|(_, renewals)| *renewals), &options.stop) {
+            (None, _) if was_free || !has_nodes => return Ok(()),
             // The Lease of a node that one replica gave up may be taken by another one, which has yet to stop.
-            if was_free || !has_nodes {
-                return Ok(());
-            }
-            was_free = true;
-            sleep(POLL).await;
-            continue;
-        };
-        was_free = false;
-        let late = began.elapsed() > options.timeout;
-        match &options.stop {
+            (None, _) => was_free = true,
             // The first one is the observation of an earlier renewal.
-            None if late || renewals > 1 => return Err(UninstallError::Running(holder)),
-            Some(name) if late => {
+            (Some((holder, renewals)), None) if late || renewals > 1 => {
+                return Err(UninstallError::Running(holder));
+            }
+            (Some((holder, _)), Some(name)) if late => {
                 let (name, timeout) = (name.clone(), options.timeout);
                 return Err(UninstallError::StillRunning { holder, name, timeout });
             }
-            _ => {}
+            (Some(_), _) => was_free = false,
         }
         sleep(POLL).await;
     }
-}
-
-/// Scales a Deployment to zero, and waits until it has no pod that has not ended: without an election, no Lease shows if a replica still
-/// runs. Fails after `timeout`.
-async fn until_without_pods(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    timeout: Duration,
-) -> Result<(), UninstallError> {
-    let began = Instant::now();
-    let mut scale = scale_down(client, namespace, name).await?;
-    info!(deployment = %name, "scaled to 0; waiting until it has no pod");
-    while scale.replicas > 0 || has_pods(client, namespace, scale.selector).await? {
-        if began.elapsed() > timeout {
-            return Err(UninstallError::Pods { name: name.to_owned(), timeout });
-        }
-        sleep(POLL).await;
-        scale = scale_down(client, namespace, name).await?;
-    }
-    Ok(())
 }
 
 /// Scales a Deployment to zero, and returns its scale.
@@ -108,22 +91,19 @@ async fn scale_down(client: &Client, namespace: &str, name: &str) -> Result<Scal
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
     let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
     let scale = answer(deployments.patch_scale(name, &PatchParams::default(), &none)).await;
-    let scale =
-        scale.map_err(|source| UninstallError::Stop { name: name.to_owned(), source: source.into() })?;
+    let scale = scale.map_err(|error| api_error(format!("scale the Deployment `{name}` to 0"), error))?;
     Ok(scale.status.unwrap_or_default())
 }
 
-/// Returns `true` if a pod with these labels has not ended. A pod that is being deleted is no replica any more, but may still run.
-async fn has_pods(
-    client: &Client,
-    namespace: &str,
-    selector: Option<String>,
-) -> Result<bool, UninstallError> {
+/// Scales a Deployment to zero, and returns `true` if it still has a pod that has not ended. A pod that is being deleted is no replica any
+/// more, but may still run.
+async fn has_pods(client: &Client, namespace: &str, name: &str) -> Result<bool, UninstallError> {
+    let ScaleStatus { replicas, selector } = scale_down(client, namespace, name).await?;
     let alive = "status.phase!=Succeeded,status.phase!=Failed";
     let alive = ListParams::default().labels(&selector.unwrap_or_default()).fields(alive).limit(1);
     let pods = answer(Api::<Pod>::namespaced(client.clone(), namespace).list_metadata(&alive)).await;
-    let pods = pods.map_err(|error| read_error("the pods of the Deployment", error))?;
-    Ok(!pods.items.is_empty())
+    let pods = pods.map_err(|error| api_error("read the pods of the Deployment", error))?;
+    Ok(replicas > 0 || !pods.items.is_empty())
 }
 
 /// The observed Leases, by UID. Their timestamps come from other clocks and are only compared for equality: a holder is alive as long as it
