@@ -2,13 +2,15 @@
 //! `/debug/check`; and the probes server, which has only what the kubelet and Prometheus need.
 
 #[cfg(test)]
-mod browser;
+mod browser_tests;
 mod check;
 mod health;
 mod log_level;
 mod page;
 mod picture;
 mod serve;
+#[cfg(test)]
+mod testing;
 mod text;
 
 use std::io;

@@ -146,18 +146,11 @@ fn write_stuck_row(html: &mut String, object: &ObjectSummary) -> fmt::Result {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::admin::picture::tests::snapshot;
-
-    pub(in crate::admin) fn failing(error: &str) -> Value {
-        json!({ "handler": "vif", "kind": "Pod", "namespace": "shop", "name": "web-1", "uid": "u", "change": "added",
-            "phase": "failed", "since": "2026-01-01T00:00:00Z", "sinceSeconds": 2.0, "next": null, "nextSeconds": 30.0,
-            "lastError": { "error": error, "reason": "QuotaExceeded", "attempts": 4, "since": "2026-01-01T00:00:00Z",
-                "sinceSeconds": 185.0 } })
-    }
+    use crate::admin::testing::{failing, snapshot};
 
     #[test]
     fn the_page_shows_the_chain_and_says_when_nothing_is_stuck() {

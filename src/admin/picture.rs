@@ -120,24 +120,11 @@ fn centre(index: usize, count: usize) -> usize {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use serde_json::{Value, json};
+mod tests {
+    use serde_json::json;
 
     use super::*;
-
-    pub(in crate::admin) fn snapshot(objects: &Value) -> StateSnapshot {
-        serde_json::from_value(json!({
-            "version": "0.1.0", "identity": "web-1_<i>", "started": "2026-01-01T00:00:00Z",
-            "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
-            "uptimeSeconds": 7260.0, "ready": true, "waits": [],
-            "watches": [{ "kind": "Pod", "listed": true, "objects": 3, "undecodable": 0, "added": 3, "modified": 2,
-                "deleted": 0, "lists": 1, "errors": 0, "said": null, "silentSeconds": 1.0, "seconds": 120.0, "error": null }],
-            "handlers": [{ "name": "vif", "kinds": ["Pod"], "open": true, "waits": [], "held": 0, "queued": 0, "running": 0,
-                "retrying": 0, "failed": 0 }],
-            "objects": objects, "omitted": 0, "undecodable": [],
-        }))
-        .unwrap()
-    }
+    use crate::admin::testing::snapshot;
 
     fn picture(state: &StateSnapshot) -> String {
         let mut html = String::new();

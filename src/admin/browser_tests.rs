@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::page;
-use super::picture::tests::snapshot;
 use super::serve::serve;
+use super::testing::{failing, snapshot};
 use super::text::Escaped;
 use crate::lock::lock;
 use crate::state::StateSnapshot;
@@ -24,7 +24,7 @@ const TIMEOUT: &str = "--timeout=60000";
 /// A controller with long names, failing objects, and a handler that does not receive events yet.
 fn busy() -> StateSnapshot {
     let object = |index: usize| {
-        let mut object = page::tests::failing(
+        let mut object = failing(
             "POST https://neutron.example.com:9696/v2.0/ports answered 409: quota exceeded for resources: ['port']",
         );
         object["name"] = format!("web-with-a-long-name-{index}-7d4b9c6f5-{}", "x".repeat(index * 9)).into();
