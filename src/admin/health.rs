@@ -1,6 +1,5 @@
 //! The endpoints `/livez` and `/readyz` of the admin server.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
@@ -27,35 +26,20 @@ pub(super) async fn readyz(
     let ready = conditions.iter().all(|condition| condition.reason.is_none());
     let verbose = query
         .is_some_and(|query| query.split('&').any(|part| part == "verbose" || part.starts_with("verbose=")));
-    let body =
-        if verbose { all_conditions(&conditions, ready) } else { unmet_conditions(&conditions, ready) };
+    let line = |Condition { name, reason }: &Condition| match reason {
+        Some(reason) if verbose => format!("[-]{name}: {reason}\n"),
+        Some(reason) => format!("{name}: {reason}\n"),
+        None if verbose => format!("[+]{name} ok\n"),
+        None => String::new(),
+    };
+    let lines: String = conditions.iter().map(line).collect();
+    let body = match (verbose, ready) {
+        (true, true) => lines + "readyz check passed\n",
+        (true, false) => lines + "readyz check failed\n",
+        (false, true) => "ok\n".to_owned(),
+        (false, false) => format!("not ready\n{lines}"),
+    };
     (if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, body)
-}
-
-/// Returns the body of `/readyz?verbose` in the form of the API server: each condition with `[+]` or `[-]`, and the result.
-fn all_conditions(conditions: &[Condition], ready: bool) -> String {
-    let mut body = String::new();
-    for Condition { name, reason } in conditions {
-        let _ = match reason {
-            None => writeln!(body, "[+]{name} ok"),
-            Some(reason) => writeln!(body, "[-]{name}: {reason}"),
-        };
-    }
-    body + if ready { "readyz check passed\n" } else { "readyz check failed\n" }
-}
-
-/// Returns the body of `/readyz` without `?verbose`: `ok`, or each condition that is not met with its reason, one a line.
-fn unmet_conditions(conditions: &[Condition], ready: bool) -> String {
-    if ready {
-        return "ok\n".into();
-    }
-    let mut body = String::from("not ready\n");
-    for Condition { name, reason } in conditions {
-        if let Some(reason) = reason {
-            let _ = writeln!(body, "{name}: {reason}");
-        }
-    }
-    body
 }
 
 #[cfg(test)]

@@ -24,6 +24,15 @@ pub(super) struct AdminServer {
     pub(super) file: ConfigFile,
 }
 
+/// The arguments of a command that sends requests to an admin server.
+#[derive(Debug, Args)]
+pub(super) struct WithServer<A: Args> {
+    #[command(flatten)]
+    pub(super) arguments: A,
+    #[command(flatten)]
+    pub(super) server: AdminServer,
+}
+
 /// The option of a command that writes a document.
 #[derive(Debug, Args)]
 pub(super) struct Output {

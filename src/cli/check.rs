@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::CommandError;
 use super::arguments::{Output, OutputFormat};
 use super::line::single_line;
-use super::request::{AdminClient, Leader, LeaderArguments, LeaderError, RequestError};
+use super::request::{AdminClient, Leader, LeaderArguments, RequestError};
 use crate::check::{CheckReport, Preset, ReportedFinding, check_installation};
 use crate::config::TimeSpan;
 use crate::version::VERSION;
@@ -41,10 +41,10 @@ pub(super) async fn check(
     let checks = async {
         match Leader::new(leader).await {
             Ok(leader) if pre => {
-                check_installation(leader.client(), leader.namespace(), preset, &mut report).await;
+                check_installation(&leader.client, &leader.namespace, preset, &mut report).await;
             }
             Ok(leader) => check_controller(leader, &mut report).await,
-            Err(error) => report.add("kubernetes", [leader_error("the kubeconfig can be used", &error)]),
+            Err(error) => report.add("kubernetes", [failed("the kubeconfig can be used", error)]),
         }
     };
     if timeout(limit.into(), checks).await.is_err() {
@@ -78,20 +78,20 @@ async fn check_controller(leader: Leader, report: &mut CheckReport) {
                 "see whether the pods run, and compare the clock of this machine with theirs",
             ),
             Ok(holder) => Finding::ok(LEASE, holder.host),
-            Err(error) => leader_error(LEASE, &error),
+            Err(error) => failed(LEASE, error),
         }],
     );
     let client = AdminClient::Leader(leader);
     let answer = match client.check().await {
         Ok(answer) => answer,
-        Err(error) => return report.add("controller", [request_error(ANSWERS, &error)]),
+        Err(error) => return report.add("controller", [failed(ANSWERS, error)]),
     };
     report.add("controller", [Finding::ok(ANSWERS, ""), version_finding(&answer.version)]);
     report.checks.extend(answer.checks);
     let Some(leader) = answer.one_of else { return };
     match client.check_others(&leader).await {
         Ok(others) => others.into_iter().for_each(|(pod, answer)| add_replica(report, &pod, answer)),
-        Err(error) => report.add("replicas", [request_error("the other replicas are known", &error)]),
+        Err(error) => report.add("replicas", [failed("the other replicas are known", error)]),
     }
 }
 
@@ -103,28 +103,23 @@ fn add_replica(report: &mut CheckReport, pod: &str, answer: Result<CheckReport, 
                 report.add(&format!("{category} of the replica {pod}"), [finding]);
             }
         }
-        Err(error) => {
-            report.add("replicas", [request_error(&format!("the replica {pod} answers"), &error)]);
-        }
+        Err(error) => report.add("replicas", [failed(&format!("the replica {pod} answers"), error)]),
     }
 }
 
-/// Returns the failed finding about a server that did not run its checks. If the server rejected the request, its message names the remedy.
-fn request_error(check: &str, error: &RequestError) -> Finding {
+/// Returns the failed finding of the check `check` about a replica that cannot be found or did not run its checks. If it rejected the
+/// request, its message names the remedy.
+fn failed(check: &str, error: impl Into<RequestError>) -> Finding {
+    let error = error.into();
     let remedy = match error {
         RequestError::Rejected(_) => "follow the message",
         _ => CONTROLLER_DOWN_REMEDY,
     };
-    Finding::failed(check, causes(error), remedy)
+    Finding::failed(check, causes(&error), remedy)
 }
 
 /// The remedy if the controller does not answer.
 const CONTROLLER_DOWN_REMEDY: &str = "see whether the pods of the controller run (`kubectl get pods -l app.kubernetes.io/name=staffetta -A`), and what their logs say";
-
-/// Returns the failed finding of the check `check` about a leader that cannot be found or reached.
-fn leader_error(check: &str, error: &LeaderError) -> Finding {
-    Finding::failed(check, causes(error), CONTROLLER_DOWN_REMEDY)
-}
 
 /// Compares the version of the controller with that of this program. Returns a warning if they differ.
 fn version_finding(version: &str) -> Finding {

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{AdminServer, ConfigFile, Output};
+use super::arguments::{AdminServer, ConfigFile, Output, WithServer};
 use super::check::write_report;
 use super::cleanup::{CleanupArguments, cleanup};
 use super::config::{ConfigCommand, config, drivers, handlers};
@@ -21,10 +21,10 @@ use super::request::{AdminAddress, AdminClient, block_on};
 use super::status::{StatusArguments, status};
 use super::top::{TopArguments, top};
 use super::uninstall::{UninstallArguments, uninstall};
-use super::version::version;
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::run::{check_systems, run};
+use crate::version::VERSION;
 
 /// A Kubernetes controller: passes the events of a cluster through a chain of handlers to drivers of external systems.
 #[derive(Debug, Parser)]
@@ -72,33 +72,13 @@ pub(super) enum Command {
         output: Output,
     },
     /// Shows the state of a running controller and of the objects in its queues.
-    Status {
-        #[command(flatten)]
-        arguments: StatusArguments,
-        #[command(flatten)]
-        server: AdminServer,
-    },
+    Status(WithServer<StatusArguments>),
     /// Shows the way of an object through the chain of a running controller, why it does not get on, and what would help.
-    Explain {
-        #[command(flatten)]
-        arguments: ExplainArguments,
-        #[command(flatten)]
-        server: AdminServer,
-    },
+    Explain(WithServer<ExplainArguments>),
     /// Shows the watches, the queues, the rates and the slowest objects of a running controller, refreshed in the terminal.
-    Top {
-        #[command(flatten)]
-        arguments: TopArguments,
-        #[command(flatten)]
-        server: AdminServer,
-    },
+    Top(WithServer<TopArguments>),
     /// Shows the log level of a running controller, or changes it until the controller ends.
-    LogLevel {
-        #[command(flatten)]
-        arguments: LogLevelArguments,
-        #[command(flatten)]
-        server: AdminServer,
-    },
+    LogLevel(WithServer<LogLevelArguments>),
     /// Checks the external systems with the credentials of the configuration, without a controller.
     Check {
         #[command(flatten)]
@@ -155,21 +135,17 @@ pub(super) fn execute(
         Command::Drivers { file, output: Output { format } } => {
             drivers(&registry, &load(&file)?, format, output)?;
         }
-        Command::Status { arguments, server } => {
-            let client = admin_client(server, load)?;
-            block_on(status(arguments, &client, None, output))?;
+        Command::Status(WithServer { arguments, server }) => {
+            block_on(status(arguments, &admin_client(server, load)?, output))?;
         }
-        Command::Explain { arguments, server } => {
-            let client = admin_client(server, load)?;
-            block_on(explain(arguments, &client, None, output))?;
+        Command::Explain(WithServer { arguments, server }) => {
+            block_on(explain(arguments, &admin_client(server, load)?, output))?;
         }
-        Command::Top { arguments, server } => {
-            let client = admin_client(server, load)?;
-            block_on(top(arguments, &client, output))?;
+        Command::Top(WithServer { arguments, server }) => {
+            block_on(top(arguments, &admin_client(server, load)?, output))?;
         }
-        Command::LogLevel { arguments, server } => {
-            let client = admin_client(server, load)?;
-            block_on(log_level(arguments, &client, output))?;
+        Command::LogLevel(WithServer { arguments, server }) => {
+            block_on(log_level(arguments, &admin_client(server, load)?, output))?;
         }
         Command::Check { file, kubeconfig, output: Output { format } } => {
             let report = check_systems(registry, &load(&file)?, kubeconfig.as_deref())?;
@@ -188,7 +164,7 @@ pub(super) fn execute(
             clap_complete::generate(shell, &mut CommandLine::command(), "staffetta", &mut script);
             output.write_all(&script)?;
         }
-        Command::Version(Output { format }) => version(format, output)?,
+        Command::Version(Output { format }) => format.write(&VERSION, || VERSION.to_string(), output)?,
     }
     Ok(())
 }

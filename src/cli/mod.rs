@@ -19,7 +19,6 @@ mod status;
 mod table;
 mod top;
 mod uninstall;
-mod version;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -39,7 +38,7 @@ use top::ScreenError;
 /// Parses the command line and runs the command. `registry` contains the handlers, drivers and configuration sections that the program
 /// knows.
 pub fn main(registry: Registry) -> ExitCode {
-    let words = version::with_version_command(std::env::args_os());
+    let words: Vec<_> = std::env::args_os().collect();
     let mut output = io::stdout();
     let result = if plugin::is_plugin(&words) {
         plugin::execute(PluginCommandLine::parse_from(words), &mut output)
@@ -131,18 +130,7 @@ impl CommandError {
             | Self::Unidentified(_)
             | Self::Screen(ScreenError::NoTerminal)
             | Self::Request(RequestError::Rejected(_)) => ExitCode::from(2),
-            Self::Configuration(ConfigurationError::Schema(_) | ConfigurationError::Inconsistent(_))
-            | Self::Request(_)
-            | Self::Run(_)
-            | Self::CniDaemon(_)
-            | Self::Incomplete
-            | Self::NotReleased
-            | Self::NotFreed
-            | Self::NotMigrated
-            | Self::CheckFailed
-            | Self::NotHandled(_)
-            | Self::Screen(ScreenError::Terminal(_))
-            | Self::Output(_) => ExitCode::FAILURE,
+            _ => ExitCode::FAILURE,
         }
     }
 }

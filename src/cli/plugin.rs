@@ -11,10 +11,10 @@ use super::arguments::Output;
 use super::check::{CheckArguments, check};
 use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
-use super::request::{AdminClient, Leader, LeaderArguments, RequestError, block_on};
+use super::request::{AdminClient, LeaderArguments, block_on};
 use super::status::{StatusArguments, status};
 use super::top::{TopArguments, top};
-use super::version::version;
+use crate::version::VERSION;
 
 /// Shows the state of staffetta's controller in a cluster, with the rights of your kubeconfig.
 ///
@@ -60,30 +60,26 @@ pub(super) fn is_plugin(words: &[OsString]) -> bool {
 /// Runs the command and writes its result to `output`.
 pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) -> Result<(), CommandError> {
     let PluginCommandLine { command, leader } = command_line;
-    let client = async |leader| {
-        let leader = Leader::new(leader).await.map_err(|error| RequestError::from(Box::new(error)))?;
-        Ok::<_, CommandError>((leader.default_namespace().to_owned(), AdminClient::Leader(leader)))
-    };
-    match command {
-        PluginCommand::Version(Output { format }) => version(format, output),
-        PluginCommand::Check(arguments) => block_on(check(arguments, leader, output)),
-        PluginCommand::Status(arguments) => block_on(async {
-            let (namespace, client) = client(leader).await?;
-            status(arguments, &client, Some(&namespace), output).await
-        }),
-        PluginCommand::Explain(arguments) => block_on(async {
-            let (namespace, client) = client(leader).await?;
-            explain(arguments, &client, Some(&namespace), output).await
-        }),
-        PluginCommand::Top(arguments) => block_on(async {
-            let (_, client) = client(leader).await?;
-            top(arguments, &client, output).await
-        }),
-        PluginCommand::LogLevel(arguments) => block_on(async {
-            let (_, client) = client(leader).await?;
-            log_level(arguments, &client, output).await
-        }),
-    }
+    block_on(async {
+        match command {
+            PluginCommand::Version(Output { format }) => {
+                Ok(format.write(&VERSION, || VERSION.to_string(), output)?)
+            }
+            PluginCommand::Check(arguments) => check(arguments, leader, output).await,
+            PluginCommand::Status(arguments) => {
+                status(arguments, &AdminClient::of_leader(leader).await?, output).await
+            }
+            PluginCommand::Explain(arguments) => {
+                explain(arguments, &AdminClient::of_leader(leader).await?, output).await
+            }
+            PluginCommand::Top(arguments) => {
+                top(arguments, &AdminClient::of_leader(leader).await?, output).await
+            }
+            PluginCommand::LogLevel(arguments) => {
+                log_level(arguments, &AdminClient::of_leader(leader).await?, output).await
+            }
+        }
+    })
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::line::{Colour, StyledLine, single_line};
+use super::line::{Colour, StyledLine, TerminalStyle, single_line};
 
-/// A table with a header row.
+/// A table with a header row. A column without any text is not shown.
 pub(super) struct TextTable<const COLUMNS: usize> {
     rows: Vec<[(String, Option<Colour>); COLUMNS]>,
 }
@@ -34,7 +34,8 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
             let used =
                 row.iter().rposition(|(cell, _)| !cell.trim_end().is_empty()).map_or(0, |last| last + 1);
             let mut parts = Vec::new();
-            for (column, (cell, colour)) in row[..used].iter().enumerate() {
+            let shown = row[..used].iter().enumerate().filter(|(column, _)| widths[*column] > 0);
+            for (column, (cell, colour)) in shown {
                 let space = if column + 1 == used { 0 } else { widths[column] + 2 - cell.chars().count() };
                 let cell = if space == 0 { cell.trim_end() } else { cell };
                 parts.extend([(cell.to_owned(), *colour), (" ".repeat(space), None)]);
@@ -47,10 +48,6 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
 
 impl<const COLUMNS: usize> fmt::Display for TextTable<COLUMNS> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for StyledLine(parts) in self.lines() {
-            let text: String = parts.into_iter().map(|(text, _)| text).collect();
-            writeln!(formatter, "{text}")?;
-        }
-        Ok(())
+        formatter.write_str(&TerminalStyle::default().show(self.lines()))
     }
 }

@@ -31,18 +31,17 @@ pub(super) struct ExplainArguments {
     output: Output,
 }
 
-/// Requests the state of the object from `client` and writes its explanation to `output`. If the arguments have no namespace, the object is
-/// searched in `default_namespace`, or in all namespaces if that is `None`.
+/// Requests the state of the object from `client` and writes its explanation to `output`.
 pub(super) async fn explain(
     arguments: ExplainArguments,
     client: &AdminClient,
-    default_namespace: Option<&str>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let ExplainArguments { object, namespace, output: Output { format } } = arguments;
     let name = ObjectName::of_words(&object)?.filter(|name| name.kind.is_some());
     let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
-    let query = Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, default_namespace) };
+    let query =
+        Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, client.default_namespace()) };
     let document = client.state(&query).await?;
     if let Some(reason) = unidentified(&document, &query) {
         return Err(CommandError::Unidentified(reason.to_owned()));
@@ -63,7 +62,7 @@ fn unidentified<'s>(document: &'s StateSnapshot, query: &Query) -> Option<&'s st
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Explanation<'s> {
-    kind: String,
+    kind: &'s str,
     namespace: Option<&'s str>,
     name: &'s str,
     /// The identity of the replica that answered.
@@ -128,7 +127,7 @@ impl<'s> Explanation<'s> {
             .iter()
             .filter(|handler| handler.kinds.iter().any(|handled| handled.eq_ignore_ascii_case(kind)));
         Self {
-            kind: watch.map_or(kind, |watch| watch.kind.as_str()).to_owned(),
+            kind: watch.map_or(kind, |watch| watch.kind.as_str()),
             namespace: query.namespace.as_deref(),
             name: query.name.as_deref().unwrap_or_default(),
             controller: &document.identity,
@@ -149,31 +148,7 @@ impl<'s> Explanation<'s> {
             handlers: handlers.map(|handler| HandlerStep::new(handler, document)).collect(),
         }
     }
-}
 
-impl<'s> HandlerStep<'s> {
-    fn new(handler: &'s HandlerSummary, document: &'s StateSnapshot) -> Self {
-        let unfinished = document.objects.iter().filter(|object| object.handler == handler.name);
-        let background = document.background.iter().filter(|work| work.handler == handler.name);
-        Self {
-            handler: &handler.name,
-            waits: &handler.waits,
-            interest: handler.interest.as_ref(),
-            unfinished: unfinished.map(Unfinished::new).collect(),
-            background: background.flat_map(|work| &work.requests).collect(),
-        }
-    }
-}
-
-impl<'s> Unfinished<'s> {
-    fn new(event: &'s ObjectSummary) -> Self {
-        let known = event.last_error.as_ref().and_then(|error| remedy(&error.reason));
-        let (meaning, remedy) = known.unzip();
-        Self { event, meaning, remedy }
-    }
-}
-
-impl Explanation<'_> {
     /// Returns the explanation as lines for people.
     fn lines(&self) -> Vec<StyledLine> {
         let title = format!("{} {}", self.kind, full_name(self.namespace, self.name));
@@ -209,7 +184,19 @@ impl Explanation<'_> {
     }
 }
 
-impl HandlerStep<'_> {
+impl<'s> HandlerStep<'s> {
+    fn new(handler: &'s HandlerSummary, document: &'s StateSnapshot) -> Self {
+        let unfinished = document.objects.iter().filter(|object| object.handler == handler.name);
+        let background = document.background.iter().filter(|work| work.handler == handler.name);
+        Self {
+            handler: &handler.name,
+            waits: &handler.waits,
+            interest: handler.interest.as_ref(),
+            unfinished: unfinished.map(Unfinished::new).collect(),
+            background: background.flat_map(|work| &work.requests).collect(),
+        }
+    }
+
     /// Returns the lines about one handler: its unmet conditions, failing work in the background, and the unfinished events of the object.
     fn lines(&self) -> Vec<StyledLine> {
         let Self { handler, waits, interest, unfinished, background } = self;
@@ -232,7 +219,13 @@ impl HandlerStep<'_> {
     }
 }
 
-impl Unfinished<'_> {
+impl<'s> Unfinished<'s> {
+    fn new(event: &'s ObjectSummary) -> Self {
+        let known = event.last_error.as_ref().and_then(|error| remedy(&error.reason));
+        let (meaning, remedy) = known.unzip();
+        Self { event, meaning, remedy }
+    }
+
     /// Returns the lines about one unfinished event: its phase, the failed attempts with the last error and its remedy, and the last
     /// requests.
     fn lines(&self, handler: &str) -> Vec<StyledLine> {

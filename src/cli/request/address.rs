@@ -4,26 +4,18 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use http::Uri;
 use http::uri::Authority;
 
-/// The address of an admin server: a host and a port, possibly with the path of a proxy.
+/// The address of an admin server: a host and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct AdminAddress {
-    pub(super) authority: Authority,
-    /// The path of the proxy, without a slash at its end.
-    pub(super) path: String,
-}
+pub(in crate::cli) struct AdminAddress(pub(super) Authority);
 
 /// The reason why the address of the admin server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum AddressError {
     /// The value of `--admin` is not an address.
-    #[error("`{given}` is not the address of an admin server; expected one such as http://127.0.0.1:8082")]
-    Invalid {
-        /// The value.
-        given: String,
-    },
+    #[error("`{0}` is not the address of an admin server; expected one such as http://127.0.0.1:8082")]
+    Invalid(String),
     /// The configuration has port 0, so the system chose the port and only the controller knows it.
     #[error("the port of `admin.listen` = {0} is chosen by the system; pass the actual address with --admin")]
     AnyPort(SocketAddr),
@@ -34,20 +26,16 @@ impl FromStr for AdminAddress {
     type Err = AddressError;
 
     fn from_str(given: &str) -> Result<Self, AddressError> {
-        let text = if given.contains("://") { given.to_owned() } else { format!("http://{given}") };
-        let uri: Option<Uri> = text.parse().ok().filter(|uri: &Uri| uri.scheme_str() == Some("http"));
-        match uri.as_ref().and_then(|uri| Some((uri.authority()?, uri.path()))) {
-            Some((authority, path)) if !authority.host().is_empty() && has_valid_port(authority) => {
-                Ok(Self { authority: authority.clone(), path: path.trim_end_matches('/').to_owned() })
-            }
-            _ => Err(AddressError::Invalid { given: given.to_owned() }),
-        }
+        let authority = given.strip_prefix("http://").unwrap_or(given).trim_end_matches('/');
+        let authority = authority.parse().ok().filter(is_host_and_port);
+        authority.map(Self).ok_or_else(|| AddressError::Invalid(given.to_owned()))
     }
 }
 
-/// Returns `true` unless the authority has a port that is not a number up to 65535.
-fn has_valid_port(authority: &Authority) -> bool {
-    authority.port().is_some() || authority.as_str().ends_with(authority.host())
+/// Returns `true` if the authority has a host, and its port, if there is one, is a number up to 65535.
+fn is_host_and_port(authority: &Authority) -> bool {
+    let host = authority.host();
+    !host.is_empty() && (authority.port().is_some() || authority.as_str().ends_with(host))
 }
 
 impl AdminAddress {
@@ -66,13 +54,13 @@ impl AdminAddress {
 
     /// Returns the host and the port to connect to.
     pub(super) fn host_and_port(&self) -> String {
-        format!("{}:{}", self.authority.host(), self.authority.port_u16().unwrap_or(80))
+        format!("{}:{}", self.0.host(), self.0.port_u16().unwrap_or(80))
     }
 }
 
 impl fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.path)
+        write!(f, "http://{}", self.0)
     }
 }
 
@@ -87,16 +75,21 @@ mod tests {
             ("http://web-1:8082/", "http://web-1:8082", "web-1:8082"),
             ("web-1", "http://web-1", "web-1:80"),
             ("[::1]:8082", "http://[::1]:8082", "[::1]:8082"),
-            (
-                "http://127.0.0.1:8001/api/v1/proxy/?x=1",
-                "http://127.0.0.1:8001/api/v1/proxy",
-                "127.0.0.1:8001",
-            ),
         ] {
             let address: AdminAddress = argument.parse().unwrap();
             assert_eq!((address.to_string().as_str(), address.host_and_port().as_str()), (url, connect));
         }
-        for wrong in ["", "https://127.0.0.1:8082", "ftp://a", "http://", "a b", "web-1:80820", "web-1:"] {
+        for wrong in [
+            "",
+            "https://127.0.0.1:8082",
+            "ftp://a",
+            "http://",
+            "http://a/b",
+            "a b",
+            "web-1:80820",
+            "web-1:",
+            ":80",
+        ] {
             assert!(wrong.parse::<AdminAddress>().is_err(), "{wrong}");
         }
     }

@@ -50,8 +50,10 @@ enum ForwardError {
 
 /// A client of the admin server of the leading replica. Each request looks up the leader in the Lease and opens a port-forward to its pod.
 pub(in crate::cli) struct Leader {
-    client: Client,
-    namespace: String,
+    /// The client with the rights of the user.
+    pub(in crate::cli) client: Client,
+    /// The namespace of the controller.
+    pub(in crate::cli) namespace: String,
     lease: String,
     port: u16,
 }
@@ -72,28 +74,12 @@ impl Leader {
         Ok(Self { client, namespace: controller_namespace, lease: lease_name, port: admin_port })
     }
 
-    /// Returns the client with the rights of the user.
-    pub(in crate::cli) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// Returns the namespace of the controller.
-    pub(in crate::cli) fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// Returns the namespace of the kubeconfig's context.
-    pub(in crate::cli) fn default_namespace(&self) -> &str {
-        self.client.default_namespace()
-    }
-
     /// Sends one request to the leader, and returns the status code and the body of the response.
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), LeaderError> {
-        let connect = timeout(FIND_TIMEOUT, self.connect()).await;
-        let (pod, renewal, forward) = connect.unwrap_or(Err(LeaderError::Timeout))?;
+        let (pod, renewal, forward) = in_time(self.connect()).await?;
         let namespace = self.namespace.clone();
         self.through(forward, request).await.map_err(|error| match error {
             ForwardError::Port(message) => {
@@ -109,11 +95,7 @@ impl Leader {
         pod: &str,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), LeaderError> {
-        let ports = [self.port];
-        let pods = self.pods();
-        let forward = timeout(FIND_TIMEOUT, pods.portforward(pod, &ports)).await;
-        let forward = forward.map_err(|_| LeaderError::Timeout)?;
-        let forward = forward.map_err(|error| self.error("port-forward to pods", error))?;
+        let forward = in_time(self.forward(pod)).await?;
         self.through(forward, request).await.map_err(|error| {
             let source = match error {
                 ForwardError::Port(message) => message.into(),
@@ -126,14 +108,8 @@ impl Leader {
     /// Returns the names of the running pods of all replicas except the leader, whose identity is `leader`.
     pub(super) async fn others(&self, leader: &str) -> Result<Vec<String>, LeaderError> {
         let leader = host(leader);
-        let is_leader = |pod: &Pod| {
-            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-            pod.metadata.name.as_deref() == Some(leader) || node == Some(leader)
-        };
-        let running = timeout(FIND_TIMEOUT, self.running_pods("")).await;
-        let mut running = running.unwrap_or(Err(LeaderError::Timeout))?;
-        running.retain(|pod| !is_leader(pod));
-        Ok(running.iter().map(ResourceExt::name_any).collect())
+        let running = in_time(self.running_pods()).await?;
+        Ok(running.iter().filter(|pod| !is_at(pod, leader)).map(ResourceExt::name_any).collect())
     }
 
     /// Sends one request through `forward`, closes it, and returns the status code and the body of the response.
@@ -142,19 +118,11 @@ impl Leader {
         mut forward: Portforwarder,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), ForwardError> {
-        let (Some(stream), Some(error)) = (forward.take_stream(self.port), forward.take_error(self.port))
-        else {
-            unreachable!("the port is forwarded");
-        };
-        let failed = async {
-            match error.await {
-                Some(message) => message,
-                None => std::future::pending().await,
-            }
-        };
+        let stream = forward.take_stream(self.port).expect("the port is forwarded");
+        let failed = forward.take_error(self.port).expect("the port is forwarded");
         let result = tokio::select! {
             biased;
-            message = failed => Err(ForwardError::Port(message.trim().to_owned())),
+            Some(message) = failed => Err(ForwardError::Port(message.trim().to_owned())),
             response = exchange(stream, request) => response.map_err(ForwardError::NoResponse),
         };
         forward.abort();
@@ -165,18 +133,24 @@ impl Leader {
     /// port-forward.
     async fn connect(&self) -> Result<(String, Renewal, Portforwarder), LeaderError> {
         let Holder { host, renewal } = self.holder().await?;
-        let pods = self.pods();
-        match pods.portforward(&host, &[self.port]).await {
-            Ok(forward) => Ok((host, renewal, forward)),
-            Err(error) if code(&error) == Some(404) => {
-                let Some(pod) = self.pod_on_node(&host).await? else {
+        match self.forward(&host).await {
+            Err(LeaderError::Api { source, .. }) if code(&source) == Some(404) => {
+                let running = self.running_pods().await?;
+                let Some(pod) = running.iter().find(|pod| is_at(pod, &host)).map(ResourceExt::name_any)
+                else {
                     return Err(LeaderError::NoPod { namespace: self.namespace.clone(), pod: host, renewal });
                 };
-                let forward = pods.portforward(&pod, &[self.port]).await;
-                Ok((pod, renewal, forward.map_err(|error| self.error("port-forward to pods", error))?))
+                let forward = self.forward(&pod).await?;
+                Ok((pod, renewal, forward))
             }
-            Err(error) => Err(self.error("port-forward to pods", error)),
+            forward => Ok((host, renewal, forward?)),
         }
+    }
+
+    /// Opens a port-forward to the admin server in a pod.
+    async fn forward(&self, pod: &str) -> Result<Portforwarder, LeaderError> {
+        let forward = self.pods().portforward(pod, &[self.port]).await;
+        forward.map_err(|error| self.error("port-forward to pods", error))
     }
 
     /// Reads the Lease, and returns its holder.
@@ -193,16 +167,10 @@ impl Leader {
         }
     }
 
-    /// Returns the name of the pod of a replica that runs on the network of the node `node`.
-    async fn pod_on_node(&self, node: &str) -> Result<Option<String>, LeaderError> {
-        let pods = self.running_pods(&format!(",spec.nodeName={node}")).await?;
-        Ok(pods.first().map(ResourceExt::name_any))
-    }
-
-    /// Lists the running pods of all replicas. `fields` restricts the list: further field selectors, each after a comma, or empty.
-    async fn running_pods(&self, fields: &str) -> Result<Vec<Pod>, LeaderError> {
-        let fields = format!("status.phase=Running{fields}");
-        let listed = self.pods().list(&ListParams::default().labels(PODS).fields(&fields)).await;
+    /// Lists the running pods of all replicas.
+    async fn running_pods(&self) -> Result<Vec<Pod>, LeaderError> {
+        let running = ListParams::default().labels(PODS).fields("status.phase=Running");
+        let listed = self.pods().list(&running).await;
         Ok(listed.map_err(|error| self.error("list pods", error))?.items)
     }
 
@@ -221,12 +189,23 @@ impl Leader {
     }
 }
 
+/// Runs `work` with the time limit for finding a replica and opening a port-forward.
+async fn in_time<T>(work: impl Future<Output = Result<T, LeaderError>>) -> Result<T, LeaderError> {
+    timeout(FIND_TIMEOUT, work).await.unwrap_or(Err(LeaderError::Timeout))
+}
+
 /// Returns the status code of an error response.
 fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
     }
+}
+
+/// Returns `true` if `host` is the name of the pod or, as for a pod on the network of its node, that of its node.
+fn is_at(pod: &Pod, host: &str) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    pod.metadata.name.as_deref() == Some(host) || node == Some(host)
 }
 
 /// Returns the host in the identity of a replica, which is `HOST_NUMBER`, or `HOST_NUMBER-TERM`.

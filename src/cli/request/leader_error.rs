@@ -98,7 +98,7 @@ impl fmt::Display for Renewal {
         let Self { age, duration: limit } = *self;
         match age {
             None => f.write_str("never renewed"),
-            Some(age) if age > f64::from(limit) => write!(
+            Some(age) if self.is_expired() => write!(
                 f,
                 "last renewed {} ago and has expired after {limit} s: no replica leads",
                 duration(age)

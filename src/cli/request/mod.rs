@@ -4,7 +4,6 @@ mod address;
 mod leader;
 mod leader_error;
 
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use staffetta_handler::causes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 use tower::BoxError;
 
 use crate::check::CheckReport;
@@ -28,7 +28,7 @@ use crate::state::{Query, StateSnapshot};
 
 pub(super) use address::{AddressError, AdminAddress};
 pub(super) use leader::{Leader, LeaderArguments};
-pub(super) use leader_error::LeaderError;
+use leader_error::LeaderError;
 
 /// The time limit for connecting to the admin server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,6 +38,12 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
+
+/// The path of the admin server at which a `POST` runs the checks.
+const CHECK: &str = "/debug/check";
+
+/// The path of the admin server at which the filter of the log is read and replaced.
+const LOG_LEVEL: &str = "/debug/log-level";
 
 /// The reason why the request to the admin server failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,19 +59,17 @@ pub(in crate::cli) enum RequestError {
         /// The address.
         address: AdminAddress,
         /// The cause.
-        #[source]
         source: io::Error,
     },
     /// The leader cannot be found or reached.
     #[error(transparent)]
-    Leader(#[from] Box<LeaderError>),
+    Leader(Box<LeaderError>),
     /// The connection or the time limit ended before the whole response was received.
     #[error("{server} does not respond")]
     NoResponse {
         /// The server.
         server: String,
         /// The cause.
-        #[source]
         source: BoxError,
     },
     /// The server rejected the request, with this message.
@@ -87,9 +91,14 @@ pub(in crate::cli) enum RequestError {
         /// The server.
         server: String,
         /// The cause.
-        #[source]
         source: serde_json::Error,
     },
+}
+
+impl From<LeaderError> for RequestError {
+    fn from(error: LeaderError) -> Self {
+        Self::Leader(Box::new(error))
+    }
 }
 
 impl RequestError {
@@ -112,12 +121,24 @@ pub(super) enum AdminClient {
 }
 
 impl AdminClient {
+    /// Builds the client of the leader. No request is sent.
+    pub(super) async fn of_leader(arguments: LeaderArguments) -> Result<Self, RequestError> {
+        Ok(Self::Leader(Leader::new(arguments).await?))
+    }
+
+    /// Returns the namespace in which objects are searched if the user names none: that of the kubeconfig's context; `None` for all.
+    pub(super) fn default_namespace(&self) -> Option<&str> {
+        match self {
+            Self::Address(_) => None,
+            Self::Leader(leader) => Some(leader.client.default_namespace()),
+        }
+    }
+
     /// Returns the state of the controller. `query` selects the objects. If a handler runs in every replica, and this is not a client of a
     /// fixed address, the state of the leader is merged with that of the other replicas.
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
         let path = format!("/debug/state?{}", url_query(query));
-        let body = self.send(Method::GET, &path, String::new()).await?;
-        let mut state: StateSnapshot = decode(self.to_string(), &body)?;
+        let mut state: StateSnapshot = self.ask(Method::GET, &path).await?;
         if state.handlers.iter().any(|handler| handler.in_every_replica) {
             let others = self.ask_others(&state.identity, Method::GET, &path).await;
             add_others(&mut state, others);
@@ -127,44 +148,42 @@ impl AdminClient {
 
     /// Makes the controller run its checks, and returns their findings.
     pub(super) async fn check(&self) -> Result<CheckReport, RequestError> {
-        decode(self.to_string(), &self.send(Method::POST, CHECK, String::new()).await?)
+        self.ask(Method::POST, CHECK).await
     }
 
-    /// Makes all replicas except `leader` (an identity) run their checks. Returns the name of the pod and the findings of each.
-    pub(super) async fn check_others(
-        &self,
-        leader: &str,
-    ) -> Result<Vec<(String, Result<CheckReport, RequestError>)>, RequestError> {
-        let others = self.ask_others(leader, Method::POST, CHECK).await?.into_iter();
-        Ok(others
-            .map(|(pod, body)| (pod.clone(), body.and_then(|body| decode(replica(&pod), &body))))
-            .collect())
+    /// Makes all replicas except `leader` (an identity) run their checks, and returns the findings of each.
+    pub(super) async fn check_others(&self, leader: &str) -> Result<Answers<CheckReport>, RequestError> {
+        self.ask_others(leader, Method::POST, CHECK).await
     }
 
-    /// Sends one request to each replica except `leader` (an identity). Returns the name of the pod and the body of each response; empty
-    /// for a client with a fixed address, which does not know the replicas.
-    async fn ask_others(
+    /// Sends one request without a body to the server, and decodes the response.
+    async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, RequestError> {
+        decode(&self.send(method, path, String::new()).await?, &self.to_string())
+    }
+
+    /// Sends one request without a body to each replica except `leader` (an identity), and decodes the responses; empty for a client with
+    /// a fixed address, which does not know the replicas.
+    async fn ask_others<T: DeserializeOwned>(
         &self,
         leader: &str,
         method: Method,
         path: &str,
-    ) -> Result<ReplicaBodies, RequestError> {
+    ) -> Result<Answers<T>, RequestError> {
         let Self::Leader(client) = self else { return Ok(Vec::new()) };
         let ask = async |pod: String| {
             let request = request(method.clone(), path, "localhost", String::new());
-            let response =
-                client.send_to(&pod, request).await.map_err(|error| RequestError::from(Box::new(error)));
-            let body = response.and_then(|(code, body)| success(code, body, &replica(&pod)));
-            (pod, body)
+            let response = client.send_to(&pod, request).await.map_err(RequestError::from);
+            let server = format!("the replica {pod}");
+            let answer = response.and_then(|(code, body)| decode(&success(code, body, &server)?, &server));
+            (pod, answer)
         };
-        let others = client.others(leader).await.map_err(Box::new)?;
+        let others = client.others(leader).await?;
         Ok(join_all(others.into_iter().map(ask)).await)
     }
 
     /// Returns the filter of the controller's log.
     pub(super) async fn log_filter(&self) -> Result<String, RequestError> {
-        let body = self.send(Method::GET, LOG_LEVEL, String::new()).await?;
-        Ok(String::from_utf8_lossy(&body).trim_end().to_owned())
+        Ok(text(&self.send(Method::GET, LOG_LEVEL, String::new()).await?))
     }
 
     /// Replaces the filter of the controller's log.
@@ -172,34 +191,30 @@ impl AdminClient {
         self.send(Method::PUT, LOG_LEVEL, filter).await.map(drop)
     }
 
-    /// Sends one request to the server, and returns the body of a successful response. If the address contains the
-    /// path of a proxy, that path is put before `path`.
+    /// Sends one request to the server, and returns the body of a successful response.
     async fn send(&self, method: Method, path: &str, body: String) -> Result<Bytes, RequestError> {
-        let (host, prefix) = match self {
-            Self::Address(AdminAddress { authority, path }) => (authority.as_str(), path.as_str()),
-            Self::Leader(_) => ("localhost", ""),
-        };
-        let request = request(method, &format!("{prefix}{path}"), host, body);
         let (code, body) = match self {
-            Self::Address(address) => send_to(address, request).await?,
-            Self::Leader(leader) => leader.send(request).await.map_err(Box::new)?,
+            Self::Address(address) => {
+                send_to(address, request(method, path, address.0.as_str(), body)).await?
+            }
+            Self::Leader(leader) => leader.send(request(method, path, "localhost", body)).await?,
         };
         success(code, body, &self.to_string())
     }
 }
 
-/// The bodies of the responses of other replicas, each with the name of its pod.
-type ReplicaBodies = Vec<(String, Result<Bytes, RequestError>)>;
+/// The decoded responses of other replicas, each with the name of its pod.
+type Answers<T> = Vec<(String, Result<T, RequestError>)>;
 
 /// Adds the state of the other replicas to that of the leader. A replica that does not return its state is listed as missing, with the
 /// error: during an upgrade, it may have another version. If the replicas cannot be found, the error is listed, too.
-fn add_others(state: &mut StateSnapshot, others: Result<ReplicaBodies, RequestError>) {
+fn add_others(state: &mut StateSnapshot, others: Result<Answers<StateSnapshot>, RequestError>) {
     let others = others.unwrap_or_else(|error| {
         state.lacks("the other replicas".to_owned(), causes(&error));
         Vec::new()
     });
-    for (pod, body) in others {
-        match body.and_then(|body| decode(replica(&pod), &body)) {
+    for (pod, answer) in others {
+        match answer {
             Ok(other) => state.merge(other),
             Err(error) => state.lacks(format!("replica {pod}"), causes(&error)),
         }
@@ -207,13 +222,8 @@ fn add_others(state: &mut StateSnapshot, others: Result<ReplicaBodies, RequestEr
 }
 
 /// Decodes the body of a response of `server`.
-fn decode<T: DeserializeOwned>(server: String, body: &Bytes) -> Result<T, RequestError> {
-    serde_json::from_slice(body).map_err(|source| RequestError::Decode { server, source })
-}
-
-/// Returns the words for the replica in the pod `pod`, for messages.
-fn replica(pod: &str) -> String {
-    format!("the replica {pod}")
+fn decode<T: DeserializeOwned>(body: &Bytes, server: &str) -> Result<T, RequestError> {
+    serde_json::from_slice(body).map_err(|source| RequestError::Decode { server: server.to_owned(), source })
 }
 
 /// Builds a request to an admin server.
@@ -257,12 +267,6 @@ async fn send_to(
     response.map_err(|source| RequestError::NoResponse { server: address.to_string(), source })
 }
 
-/// The path of the admin server at which a `POST` runs the checks.
-const CHECK: &str = "/debug/check";
-
-/// The path of the admin server at which the filter of the log is read and replaced.
-const LOG_LEVEL: &str = "/debug/log-level";
-
 /// Runs `request` to completion, on a new runtime with one thread.
 pub(super) fn block_on<T, E: From<RequestError>>(
     request: impl Future<Output = Result<T, E>>,
@@ -277,22 +281,13 @@ async fn exchange(
     request: Request<Full<Bytes>>,
 ) -> Result<(StatusCode, Bytes), BoxError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Its error is that of the response, too.
+    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let response = async {
         let response = sender.send_request(request).await?;
         let code = response.status();
         let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await?;
         Ok::<_, BoxError>((code, body.to_bytes()))
-    };
-    let connection = async {
-        // Its error is that of the response, too.
-        let _ = connection.await;
-        std::future::pending::<Infallible>().await
-    };
-    let response = async {
-        tokio::select! {
-            response = response => response,
-            never = connection => match never {},
-        }
     };
     timeout(RESPONSE_TIMEOUT, response).await?
 }
@@ -323,7 +318,9 @@ mod tests {
 
     #[test]
     fn replicas_that_refuse_or_cannot_be_found_are_shown_beside_the_others() {
-        let answer = |code, body: &str| success(code, Bytes::from(body.to_owned()), "the replica");
+        let answer = |code, body: &str| {
+            decode(&success(code, Bytes::from(body.to_owned()), "the replica")?, "the replica")
+        };
         let other = serde_json::to_string(&document(vec![object("web", "failed", 1.0, None)])).unwrap();
         let others = vec![
             ("relay-1".to_owned(), answer(StatusCode::FORBIDDEN, "only from the loopback address")),

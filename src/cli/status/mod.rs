@@ -2,6 +2,9 @@
 
 mod details;
 pub(super) mod overview;
+pub(super) mod rates;
+#[cfg(test)]
+pub(super) mod testing;
 
 use std::io::Write;
 use std::time::Duration;
@@ -16,6 +19,8 @@ use super::object::{ObjectName, kind_of};
 use super::request::{AdminClient, RequestError};
 use crate::config::TimeSpan;
 use crate::state::{MAX_LIMIT, PhaseName, Query, StateSnapshot};
+use details::details;
+use overview::{Columns, overview};
 
 /// The interval between two requests of `--wait`.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -52,18 +57,17 @@ pub(super) struct StatusArguments {
     output: OutputFormat,
 }
 
-/// Requests the state from `client` and writes it to `output`. A named object without a namespace is searched in `default_namespace`.
+/// Requests the state from `client` and writes it to `output`.
 pub(super) async fn status(
     arguments: StatusArguments,
     client: &AdminClient,
-    default_namespace: Option<&str>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let StatusArguments { object, namespace, kind, handler, phase, all, wait, timeout, output: format } =
         arguments;
     let kind = kind.as_deref().map(kind_of);
     let selected = match ObjectName::of_words(&object)? {
-        Some(name) => name.of_kind(kind)?.query(namespace, default_namespace),
+        Some(name) => name.of_kind(kind)?.query(namespace, client.default_namespace()),
         None => Query { namespace, kind, ..Query::default() },
     };
     let query = Query { handler, phase, limit: Some(MAX_LIMIT), ..selected };
@@ -75,10 +79,15 @@ pub(super) async fn status(
     }
     let hidden = listed - document.objects.len();
     let terminal = TerminalStyle::of_stdout();
-    let text = || match (&query.name, format) {
-        (Some(_), _) => terminal.untruncated().show(details::details(&document)),
-        (None, OutputFormat::Wide) => terminal.untruncated().show(overview::wide(&document, &query, hidden)),
-        (None, _) => terminal.show(overview::overview(&document, &query, hidden)),
+    let text = || {
+        if query.name.is_some() {
+            return terminal.untruncated().show(details(&document));
+        }
+        let (terminal, columns) = match format {
+            OutputFormat::Wide => (terminal.untruncated(), Columns::Wide),
+            _ => (terminal, Columns::Narrow),
+        };
+        terminal.show(overview(&document, &columns, &query, hidden))
     };
     format.write(&document, text, output)?;
     if wait && !document.is_handled() { Err(CommandError::NotHandled(timeout)) } else { Ok(()) }
@@ -102,46 +111,6 @@ async fn until_handled(
             return state;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
-    }
-}
-
-#[cfg(test)]
-pub(super) mod testing {
-    use serde_json::json;
-
-    use crate::state::{ObjectSummary, StateSnapshot};
-
-    /// Returns the state of a healthy controller with these objects.
-    pub(in crate::cli) fn document(objects: Vec<ObjectSummary>) -> StateSnapshot {
-        let mut document: StateSnapshot = serde_json::from_value(json!({
-            "version": "0.1.0", "identity": "web-1", "started": "2026-11-21T14:00:00.000Z", "uptimeSeconds": 3723.0,
-            "leadership": { "name": "staffetta", "leads": true, "role": "leader", "slowRenewals": 0 },
-            "ready": true, "waits": [], "watches": [], "objects": [], "omitted": 0, "undecodable": [],
-            "handlers": [{ "name": "vif", "open": true, "waits": [],
-                "held": 0, "queued": 0, "running": 0, "retrying": 0, "failed": 0 }],
-        }))
-        .unwrap();
-        document.objects = objects;
-        document
-    }
-
-    /// Returns a pod that has been in `phase` for `seconds`.
-    pub(in crate::cli) fn object(
-        name: &str,
-        phase: &str,
-        seconds: f64,
-        error: Option<&str>,
-    ) -> ObjectSummary {
-        let since = "2026-11-21T14:00:00.000Z";
-        let last_error = error.map(|error| {
-            json!({ "error": error, "reason": "NoAddress", "attempts": 3, "since": since, "sinceSeconds": seconds })
-        });
-        serde_json::from_value(json!({
-            "handler": "vif", "kind": "Pod", "namespace": "default", "name": name, "uid": "u1", "change": "added",
-            "phase": phase, "since": since, "sinceSeconds": seconds, "lastError": last_error,
-            "next": error.map(|_| since), "nextSeconds": error.map(|_| 30.0),
-        }))
-        .unwrap()
     }
 }
 

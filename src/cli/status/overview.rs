@@ -1,5 +1,6 @@
 //! The overview of a controller: its watches, handlers and objects.
 
+use super::rates::Rates;
 use crate::cli::line::{Colour, StyledLine};
 use crate::cli::table::TextTable;
 use crate::health::Condition;
@@ -7,46 +8,118 @@ use crate::state::{
     HandlerSummary, ObjectSummary, PhaseName, Query, StateSnapshot, WatchSummary, duration, full_name,
 };
 
+/// The columns of the tables in an overview.
+pub(in crate::cli) enum Columns<'s> {
+    /// The most important columns.
+    Narrow,
+    /// All columns of the objects.
+    Wide,
+    /// The most important columns, and the rates of the events and the attempts.
+    Rates(Rates<'s>),
+}
+
 /// Returns the overview of the controller: its readiness, watches, handlers and the objects that `query` selects. `hidden` is the number of
 /// selected objects that were removed, because they neither fail nor are stuck.
-pub(super) fn overview(document: &StateSnapshot, query: &Query, hidden: usize) -> Vec<StyledLine> {
-    whole(document, objects(&document.objects).lines(), no_objects(document, query, hidden))
-}
-
-/// Returns the overview of the controller with all columns of the table of objects.
-pub(super) fn wide(document: &StateSnapshot, query: &Query, hidden: usize) -> Vec<StyledLine> {
-    whole(document, wide_objects(&document.objects).lines(), no_objects(document, query, hidden))
-}
-
-/// Returns the overview of the controller. `objects` is its last table, already as lines, and `no_objects` the line that replaces an empty
-/// table.
-fn whole(document: &StateSnapshot, objects: Vec<StyledLine>, no_objects: StyledLine) -> Vec<StyledLine> {
+pub(in crate::cli) fn overview(
+    document: &StateSnapshot,
+    columns: &Columns<'_>,
+    query: &Query,
+    hidden: usize,
+) -> Vec<StyledLine> {
     let mut lines = head(document);
     if !document.watches.is_empty() {
         lines.push(StyledLine::default());
-        lines.extend(watches(&document.watches, "EVENTS", |watch| watch.events().to_string()).lines());
+        lines.extend(watches(&document.watches, columns).lines());
     }
     lines.push(StyledLine::default());
-    lines.extend(handlers(&document.handlers).lines());
+    lines.extend(handlers(&document.handlers, columns).lines());
     lines.push(StyledLine::default());
     lines.extend(undecodable(document));
     if document.objects.is_empty() {
-        lines.push(no_objects);
+        lines.push(no_objects(document, query, hidden));
     } else {
-        lines.extend(objects);
+        lines.extend(objects(&document.objects, columns).lines());
     }
     if document.omitted > 0 {
-        let more = format!(
-            "... and {} more; select with --namespace, --kind, --handler or --phase",
-            document.omitted
-        );
-        lines.push(StyledLine::plain(&more));
+        let hint = match columns {
+            Columns::Rates(_) => "",
+            _ => "; select with --namespace, --kind, --handler or --phase",
+        };
+        lines.push(StyledLine::plain(&format!("... and {} more{hint}", document.omitted)));
     }
     lines
 }
 
+/// Returns the identity, role and readiness of the controller, and a line for each unmet condition.
+pub(super) fn head(document: &StateSnapshot) -> Vec<StyledLine> {
+    let unmet = document.waits.iter().map(|Condition { name, reason }| {
+        let reason = reason.as_deref().unwrap_or_default();
+        StyledLine::default().then(&format!("  unmet: {name}: {reason}"), Some(Colour::Yellow))
+    });
+    [title(document)].into_iter().chain(unmet).collect()
+}
+
+/// Returns the identity, role and readiness of the controller, which are the first line of the overview.
+pub(in crate::cli) fn title(document: &StateSnapshot) -> StyledLine {
+    let StateSnapshot { version, identity, leadership, uptime_seconds, .. } = document;
+    let (ready, colour) =
+        if document.ready { ("ready", Colour::Green) } else { ("not ready", Colour::Yellow) };
+    let title = StyledLine::plain(&format!("staffetta {version} on {identity}: {}, ", leadership.role));
+    title.then(ready, Some(colour)).then(&format!(", up for {}", duration(*uptime_seconds)), None)
+}
+
+/// Returns the table of the watches. A `+` after the number of objects says that the first list is not complete yet.
+fn watches(watches: &[WatchSummary], columns: &Columns<'_>) -> TextTable<7> {
+    let heading = if let Columns::Rates(_) = columns { "EVENTS/S" } else { "EVENTS" };
+    let mut table = TextTable::new(["WATCH", "OBJECTS", heading, "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
+    for watch in watches {
+        let objects = watch.objects.to_string() + if watch.listed { "" } else { "+" };
+        let events = match columns {
+            Columns::Rates(rates) => rates.events(&watch.kind),
+            _ => watch.events().to_string(),
+        };
+        let silent = watch.silent_seconds.map(duration).unwrap_or_default();
+        let error = watch.error.as_deref().unwrap_or_default();
+        let (lists, errors) = (watch.lists.to_string(), watch.errors.to_string());
+        table.row([&watch.kind, &objects, &events, &lists, &errors, &silent, error]);
+        table.paint(6, Colour::Red);
+    }
+    table
+}
+
+/// Returns the table of the handlers, with the number of events in each phase. The last column is `open` if the handler receives events,
+/// otherwise it shows the conditions that the handler waits for.
+fn handlers(handlers: &[HandlerSummary], columns: &Columns<'_>) -> TextTable<8> {
+    let heading = if let Columns::Rates(_) = columns { "ATTEMPTS/S" } else { "" };
+    let head = ["HANDLER", heading, "HELD", "QUEUED", "RUNNING", "RETRYING", "FAILED", "STATE"];
+    let mut table = TextTable::new(head);
+    for handler in handlers {
+        let attempts = match columns {
+            Columns::Rates(rates) => rates.attempts(&handler.name),
+            _ => String::new(),
+        };
+        let counts = PhaseName::ALL.map(|phase| handler.counts.get(&phase).copied().unwrap_or_default());
+        let [held, queued, running, retrying, failed] = counts.map(|count| count.to_string());
+        let (state, colour) = if handler.open {
+            ("open".to_owned(), Colour::Green)
+        } else {
+            (format!("waits: {}", handler.waits.join("; ")), Colour::Yellow)
+        };
+        table.row([&handler.name, &attempts, &held, &queued, &running, &retrying, &failed, &state]);
+        let [.., retrying, failed] = counts;
+        if retrying > 0 {
+            table.paint(5, Colour::Yellow);
+        }
+        if failed > 0 {
+            table.paint(6, Colour::Red);
+        }
+        table.paint(7, colour);
+    }
+    table
+}
+
 /// Returns the table of the objects that cannot be decoded, with a line above and an empty line below; nothing without such objects.
-pub(in crate::cli) fn undecodable(document: &StateSnapshot) -> Vec<StyledLine> {
+fn undecodable(document: &StateSnapshot) -> Vec<StyledLine> {
     if document.undecodable.is_empty() {
         return Vec::new();
     }
@@ -59,149 +132,47 @@ pub(in crate::cli) fn undecodable(document: &StateSnapshot) -> Vec<StyledLine> {
     [title].into_iter().chain(table.lines()).chain([StyledLine::default()]).collect()
 }
 
-/// Returns the identity, role and readiness of the controller, and a line for each unmet condition.
-pub(in crate::cli) fn head(document: &StateSnapshot) -> Vec<StyledLine> {
-    let StateSnapshot { version, identity, leadership, uptime_seconds, .. } = document;
-    let (ready, colour) =
-        if document.ready { ("ready", Colour::Green) } else { ("not ready", Colour::Yellow) };
-    let title = StyledLine::plain(&format!("staffetta {version} on {identity}: {}, ", leadership.role));
-    let title =
-        title.then(ready, Some(colour)).then(&format!(", up for {}", duration(*uptime_seconds)), None);
-    let unmet = document.waits.iter().map(|Condition { name, reason }| {
-        let reason = reason.as_deref().unwrap_or_default();
-        StyledLine::default().then(&format!("  unmet: {name}: {reason}"), Some(Colour::Yellow))
-    });
-    [title].into_iter().chain(unmet).collect()
-}
-
-/// Returns the table of the watches. A `+` after the number of objects says that the first list is not complete yet. `events` returns the
-/// value of the third column, whose heading is `heading`.
-pub(in crate::cli) fn watches(
-    watches: &[WatchSummary],
-    heading: &str,
-    events: impl Fn(&WatchSummary) -> String,
-) -> TextTable<7> {
-    let mut table = TextTable::new(["WATCH", "OBJECTS", heading, "LISTS", "ERRORS", "SILENT", "LAST ERROR"]);
-    for watch in watches {
-        let objects = watch.objects.to_string() + if watch.listed { "" } else { "+" };
-        let silent = watch.silent_seconds.map(duration).unwrap_or_default();
-        let error = watch.error.as_deref().unwrap_or_default();
-        let (lists, errors) = (watch.lists.to_string(), watch.errors.to_string());
-        table.row([&watch.kind, &objects, &events(watch), &lists, &errors, &silent, error]);
-        table.paint(6, Colour::Red);
-    }
-    table
-}
-
-/// Returns the table of the handlers, with the number of events in each phase.
-fn handlers(handlers: &[HandlerSummary]) -> TextTable<7> {
-    let mut table = TextTable::new(["HANDLER", "HELD", "QUEUED", "RUNNING", "RETRYING", "FAILED", "STATE"]);
-    for handler in handlers {
-        let [held, queued, running, retrying, failed] = counts(handler).map(|count| count.to_string());
-        table.row([&handler.name, &held, &queued, &running, &retrying, &failed, &state(handler)]);
-        paint_handler(&mut table, handler, [4, 5, 6]);
-    }
-    table
-}
-
-/// Returns the number of events of a handler in each phase.
-pub(in crate::cli) fn counts(handler: &HandlerSummary) -> [usize; 5] {
-    PhaseName::ALL.map(|phase| handler.counts.get(&phase).copied().unwrap_or_default())
-}
-
-/// Returns `open` if the handler receives events, otherwise the conditions that it waits for.
-pub(in crate::cli) fn state(handler: &HandlerSummary) -> String {
-    if handler.open { "open".to_owned() } else { format!("waits: {}", handler.waits.join("; ")) }
-}
-
-/// Colours the last row of `table`, which is that of `handler`. `columns` are the indexes of the columns of retries, failures and state.
-pub(in crate::cli) fn paint_handler<const COLUMNS: usize>(
-    table: &mut TextTable<COLUMNS>,
-    handler: &HandlerSummary,
-    columns: [usize; 3],
-) {
-    let [.., retrying, failed] = counts(handler);
-    let [retrying_column, failed_column, state_column] = columns;
-    if retrying > 0 {
-        table.paint(retrying_column, Colour::Yellow);
-    }
-    if failed > 0 {
-        table.paint(failed_column, Colour::Red);
-    }
-    table.paint(state_column, if handler.open { Colour::Green } else { Colour::Yellow });
-}
-
-/// Returns the table of the objects.
-pub(in crate::cli) fn objects<'a>(objects: impl IntoIterator<Item = &'a ObjectSummary>) -> TextTable<8> {
-    let head = ["HANDLER", "KIND", "NAMESPACE/NAME", "STATE", "SINCE", "ATTEMPTS", "NEXT", "LAST ERROR"];
-    let mut table = TextTable::new(head);
-    for object in objects {
-        let last_error = object.last_error.as_ref();
-        table.row([
-            &object.handler,
-            &object.kind,
-            &full_name(object.namespace.as_deref(), &object.name),
-            &object.phase,
-            &duration(object.age_seconds()),
-            &attempts(object),
-            &next_attempt(object),
-            last_error.map(|last_error| last_error.error.as_str()).unwrap_or_default(),
-        ]);
-        table.paint(3, Colour::of(object));
-    }
-    table
-}
-
-/// Returns the number of failed attempts; empty without a failure.
-fn attempts(object: &ObjectSummary) -> String {
-    object.last_error.as_ref().map(|last_error| last_error.attempts.to_string()).unwrap_or_default()
-}
-
-/// Returns the time until the next attempt; empty if none is planned.
-fn next_attempt(object: &ObjectSummary) -> String {
-    object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default()
-}
-
-/// Returns the table of the objects with all columns.
-fn wide_objects(objects: &[ObjectSummary]) -> TextTable<11> {
-    let head = [
+/// Returns the table of the objects. With all columns, the namespace and the name of an object are in columns of their own.
+fn objects(objects: &[ObjectSummary], columns: &Columns<'_>) -> TextTable<11> {
+    let is_wide = matches!(columns, Columns::Wide);
+    let [namespace, name, uid, event] =
+        if is_wide { ["NAMESPACE", "NAME", "UID", "EVENT"] } else { ["NAMESPACE/NAME", "", "", ""] };
+    let mut table = TextTable::new([
         "HANDLER",
         "KIND",
-        "NAMESPACE",
-        "NAME",
-        "UID",
-        "EVENT",
+        namespace,
+        name,
+        uid,
+        event,
         "STATE",
         "SINCE",
         "ATTEMPTS",
         "NEXT",
         "LAST ERROR",
-    ];
-    let mut table = TextTable::new(head);
+    ]);
     for object in objects {
-        let last_error = object.last_error.as_ref();
-        table.row([
-            &object.handler,
-            &object.kind,
-            object.namespace.as_deref().unwrap_or_default(),
-            &object.name,
-            &object.uid,
-            &object.change,
-            &object.phase,
-            &duration(object.age_seconds()),
-            &attempts(object),
-            &next_attempt(object),
-            &last_error
-                .map(|last_error| format!("{}: {}", last_error.reason, last_error.error))
-                .unwrap_or_default(),
-        ]);
+        let ObjectSummary { handler, kind, namespace, name, uid, change, phase, .. } = object;
+        let full_name = full_name(namespace.as_deref(), name);
+        let [namespace, name, uid, event] = if is_wide {
+            [namespace.as_deref().unwrap_or_default(), name, uid, change]
+        } else {
+            [full_name.as_str(), "", "", ""]
+        };
+        let since = duration(object.age_seconds());
+        let next = object.next_seconds.map(|next| format!("in {}", duration(next))).unwrap_or_default();
+        let (attempts, error) = match &object.last_error {
+            None => (String::new(), String::new()),
+            Some(last) if is_wide => (last.attempts.to_string(), format!("{}: {}", last.reason, last.error)),
+            Some(last) => (last.attempts.to_string(), last.error.clone()),
+        };
+        table.row([handler, kind, namespace, name, uid, event, phase, &since, &attempts, &next, &error]);
         table.paint(6, Colour::of(object));
     }
     table
 }
 
 /// Returns the line that is shown instead of an empty list of the objects that `query` selects, of which `hidden` were removed.
-pub(in crate::cli) fn no_objects(document: &StateSnapshot, query: &Query, hidden: usize) -> StyledLine {
+fn no_objects(document: &StateSnapshot, query: &Query, hidden: usize) -> StyledLine {
     if let Some(why) = document.incomplete_reason() {
         return StyledLine::default().then(&why, Some(Colour::Yellow));
     }
@@ -226,7 +197,8 @@ mod tests {
 
     /// Returns the overview without colours.
     fn overview(document: &StateSnapshot, width: Option<usize>) -> String {
-        TerminalStyle { width, colours: false }.show(super::overview(document, &Query::default(), 0))
+        let lines = super::overview(document, &Columns::Narrow, &Query::default(), 0);
+        TerminalStyle { width, colours: false }.show(lines)
     }
 
     #[test]
@@ -239,6 +211,7 @@ mod tests {
         document.handlers[0].counts.insert(PhaseName::Failed, 1);
         let text = TerminalStyle { width: None, colours: true }.show(super::overview(
             &document,
+            &Columns::Narrow,
             &Query::default(),
             0,
         ));
@@ -277,7 +250,7 @@ mod tests {
             if let Some(last_error) = &mut object.last_error {
                 last_error.since_seconds = 10_800.0;
             }
-            let table = objects(&[object]).to_string();
+            let table = objects(&[object], &Columns::Narrow).to_string();
             table.lines().nth(1).unwrap().split_whitespace().nth(4).unwrap().to_owned()
         };
         for phase in ["queued", "running", "retrying", "failed"] {
@@ -315,7 +288,9 @@ mod tests {
         assert!(overview(&document, None).ends_with("\nEvery object is handled.\n"));
         document.handlers[0].counts.insert(PhaseName::Queued, 7);
         let (any, shop) = (Query::default(), Query { namespace: Some("shop".into()), ..Query::default() });
-        let text = |query, hidden| TerminalStyle::default().show(super::overview(&document, query, hidden));
+        let text = |query, hidden| {
+            TerminalStyle::default().show(super::overview(&document, &Columns::Narrow, query, hidden))
+        };
         assert!(text(&any, 7).contains("Queued events: 7 (--all shows them)"));
         assert!(text(&shop, 0).ends_with("\nNo selected object is queued, in progress or failing.\n"));
         document.omitted = 3;

@@ -1,14 +1,12 @@
 //! `staffetta top`: a view of a running controller that is refreshed in the terminal.
 
-mod frame;
-mod rates;
 mod screen;
 mod view;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use futures_util::stream;
 use tokio::time::sleep;
 
 use super::CommandError;
@@ -69,19 +67,11 @@ pub(super) async fn top(
         write!(output, "{}", TerminalStyle::of_stdout().show(view.lines()))?;
         return Ok(());
     }
-    let (sender, answers) = mpsc::channel(1);
-    let requests = async {
-        loop {
-            sleep(interval.into()).await;
-            // The receiver lives as long as the view.
-            let _ = sender.send(client.state(&query).await).await;
-        }
-    };
-    let mut screen = Screen::open()?;
-    tokio::select! {
-        result = screen.run(&mut view, answers) => Ok(result?),
-        never = requests => never,
-    }
+    let answers = stream::unfold((), |()| async {
+        sleep(interval.into()).await;
+        Some((client.state(&query).await, ()))
+    });
+    Ok(Screen::open()?.run(&mut view, answers).await?)
 }
 
 /// The state of the controller at one moment, or the error of the request for it.

@@ -1,17 +1,21 @@
-//! The terminal and its keys.
+//! The terminal of `staffetta top`: draws the view, and reads the keys.
 
 use std::io::{self, IsTerminal};
+use std::pin::pin;
 use std::time::Duration;
 
-use ratatui::DefaultTerminal;
+use futures_util::{Stream, StreamExt};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::style::{Color, Style};
+use ratatui::text::{Line, Span};
+use ratatui::{DefaultTerminal, Frame};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::frame::draw;
 use super::view::View;
 use super::{Answer, ScreenError};
+use crate::cli::line::{Colour, StyledLine};
 
 /// The interval at which the view is drawn even without a new state, because it shows the age of the state.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -39,8 +43,9 @@ impl Screen {
     pub(super) async fn run(
         &mut self,
         view: &mut View,
-        mut answers: mpsc::Receiver<Answer>,
+        answers: impl Stream<Item = Answer>,
     ) -> Result<(), ScreenError> {
+        let mut answers = pin!(answers);
         let mut keys = keys();
         let ended = |kind| signal(kind).map_err(ScreenError::Terminal);
         let (mut terminate, mut hangup) = (ended(SignalKind::terminate())?, ended(SignalKind::hangup())?);
@@ -49,7 +54,7 @@ impl Screen {
         loop {
             self.0.draw(|frame| draw(frame, view)).map_err(ScreenError::Terminal)?;
             tokio::select! {
-                Some(answer) = answers.recv() => view.answered(answer),
+                Some(answer) = answers.next() => view.answered(answer),
                 // Without keys, nobody can quit.
                 event = keys.recv() => match event {
                     Some(Event::Key(key)) if !press(view, key) => return Ok(()),
@@ -71,8 +76,39 @@ impl Drop for Screen {
     }
 }
 
-/// Handles a key, which scrolls the view or changes its order. Returns `false` for the keys that quit.
-pub(super) fn press(view: &mut View, key: KeyEvent) -> bool {
+/// Draws the view of `staffetta top`. Scrolls back if it has fewer lines than before.
+fn draw(frame: &mut Frame<'_>, view: &mut View) {
+    let height = frame.area().height;
+    if height == 0 {
+        return;
+    }
+    let (title, body) = (view.title(), view.body());
+    let room = usize::from(height).saturating_sub(title.len() + 1);
+    view.position = view.position.min(body.len().saturating_sub(room));
+    let visible = view.position..body.len().min(view.position + room);
+    let footer = view.footer(visible.clone(), body.len());
+    let lines = title.into_iter().chain(body[visible].iter().cloned());
+    for (row, line) in (0..height - 1).zip(lines) {
+        put(frame, row, line);
+    }
+    put(frame, height - 1, footer);
+}
+
+/// Draws a line at `row`, truncated to the width of the terminal.
+fn put(frame: &mut Frame<'_>, row: u16, line: StyledLine) {
+    let width = frame.area().width;
+    let span = |(text, colour): (String, Option<Colour>)| match colour {
+        None => Span::raw(text),
+        Some(Colour::Red) => Span::styled(text, Style::new().fg(Color::Red)),
+        Some(Colour::Yellow) => Span::styled(text, Style::new().fg(Color::Yellow)),
+        Some(Colour::Green) => Span::styled(text, Style::new().fg(Color::Green)),
+    };
+    let line: Line<'_> = line.truncated(width.into()).0.into_iter().map(span).collect();
+    frame.buffer_mut().set_line(0, row, &line, width);
+}
+
+/// Handles a key, which scrolls the view. Returns `false` for the keys that quit.
+fn press(view: &mut View, key: KeyEvent) -> bool {
     let KeyEvent { code, modifiers, kind, .. } = key;
     if kind == KeyEventKind::Release {
         return true;
@@ -82,7 +118,6 @@ pub(super) fn press(view: &mut View, key: KeyEvent) -> bool {
         KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => return false,
         KeyCode::Char('j') | KeyCode::Down => view.position += 1,
         KeyCode::Char('k') | KeyCode::Up => view.position = view.position.saturating_sub(1),
-        KeyCode::Char('s') => view.reorder(),
         _ => {}
     }
     true
@@ -101,3 +136,6 @@ fn keys() -> mpsc::Receiver<Event> {
     });
     keys
 }
+
+#[cfg(test)]
+mod tests;
