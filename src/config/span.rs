@@ -14,13 +14,16 @@ use serde::{Deserialize, Serialize, Serializer};
 #[serde(try_from = "TimeSpanForm")]
 pub struct TimeSpan(Duration);
 
-/// The error of a value that is not a [`TimeSpan`]: malformed, negative, or too long.
+/// The reason why a value is not a [`TimeSpan`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not a length of time from 0s to {}; write seconds, or units as in \"500ms\", \"30s\" or \"2m30s\"",
-    TimeSpan::MAX
-)]
-pub struct TimeSpanError;
+pub enum TimeSpanError {
+    /// The value is not a number with a unit.
+    #[error("not a length of time; write seconds, or units as in \"500ms\", \"30s\" or \"2m30s\"")]
+    Malformed,
+    /// The value is negative, or longer than [`TimeSpan::MAX`].
+    #[error("must be from 0s to {}", TimeSpan::MAX)]
+    OutOfRange,
+}
 
 impl TimeSpan {
     /// The longest duration: 366 days.
@@ -43,7 +46,7 @@ impl TryFrom<SignedDuration> for TimeSpan {
 
     fn try_from(signed: SignedDuration) -> Result<Self, TimeSpanError> {
         let span = Duration::try_from(signed).ok().map(Self);
-        span.filter(|span| *span <= Self::MAX).ok_or(TimeSpanError)
+        span.filter(|span| *span <= Self::MAX).ok_or(TimeSpanError::OutOfRange)
     }
 }
 
@@ -51,7 +54,7 @@ impl FromStr for TimeSpan {
     type Err = TimeSpanError;
 
     fn from_str(text: &str) -> Result<Self, TimeSpanError> {
-        text.trim().parse::<SignedDuration>().map_err(|_| TimeSpanError)?.try_into()
+        text.trim().parse::<SignedDuration>().map_err(|_| TimeSpanError::Malformed)?.try_into()
     }
 }
 
@@ -131,8 +134,11 @@ mod tests {
 
     #[test]
     fn malformed_negative_and_too_long_values_are_rejected() {
-        for text in ["", "60", "soon", "-5s", "5s ago", "8785h"] {
-            assert_eq!(text.parse::<TimeSpan>(), Err(TimeSpanError), "{text}");
+        for text in ["", "60", "soon"] {
+            assert_eq!(text.parse::<TimeSpan>(), Err(TimeSpanError::Malformed), "{text}");
+        }
+        for text in ["-5s", "5s ago", "8785h"] {
+            assert_eq!(text.parse::<TimeSpan>(), Err(TimeSpanError::OutOfRange), "{text}");
         }
         for number in ["-1", "9223372036854775807", "1.5"] {
             assert!(serde_json::from_str::<TimeSpan>(number).is_err(), "{number}");
