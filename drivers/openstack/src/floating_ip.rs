@@ -86,19 +86,26 @@ impl NeutronFloatingIps {
     async fn marked(&self, owner: &Owner) -> Result<Vec<FloatingIp>> {
         let description = ("description", mark::description(&self.cluster, owner));
         let mut listed = self.list(LIST, &[description]).await?;
-        listed.retain(|found| self.owner_of(found).is_some_and(|marked| marked.uid == owner.uid));
+        listed.retain(|found| self.is_of(found, owner));
         Ok(listed)
     }
 
-    /// Returns the owner that the ownership mark of a floating IP names, or `None` if the description is not a mark of this cluster.
-    fn owner_of(&self, found: &FloatingIp) -> Option<Owner> {
-        mark::owner_in(&found.description, &self.cluster).filter(|_| self.network.owns(&found.project_id))
+    /// Returns the ownership mark in the description of a floating IP. Outside the projects of the configuration, the mark of this cluster is a
+    /// foreign one.
+    fn mark_of(&self, found: &FloatingIp) -> ExistingMark {
+        let owner = mark::owner_in(&found.description, &self.cluster);
+        mark::existing(owner.filter(|_| self.network.owns(&found.project_id)), &found.description, &[])
+    }
+
+    /// Returns `true` if the ownership mark of a floating IP names `owner`.
+    fn is_of(&self, found: &FloatingIp, owner: &Owner) -> bool {
+        matches!(self.mark_of(found), ExistingMark::Owned(marked) if marked.uid == owner.uid)
     }
 
     /// Converts a floating IP. A floating IP with the ownership mark of this cluster was allocated by this driver, any
     /// other one by a user.
     fn public_ip(&self, found: FloatingIp) -> PublicIp {
-        let ours = self.owner_of(&found).is_some();
+        let ours = matches!(self.mark_of(&found), ExistingMark::Owned(_));
         let allocation = if ours { Allocation::Pool } else { Allocation::User };
         PublicIp { id: found.id, ip: found.address, allocation, port: found.port_id }
     }
@@ -112,11 +119,7 @@ impl NeutronFloatingIps {
         let Some(found) = listed.into_iter().find(|found| found.project_id == request.project) else {
             return Err(failed(Reason::NotFound, "is not a floating IP of this project"));
         };
-        let is_foreign = match self.owner_of(&found) {
-            Some(marked) => marked.uid != owner.uid,
-            None => mark::is_marked(&found.description, &[]),
-        };
-        if is_foreign {
+        if self.mark_of(&found) != ExistingMark::Unmarked && !self.is_of(&found, owner) {
             return Err(failed(Reason::Conflict, "was created for another service"));
         }
         if found.port_id.as_ref().is_some_and(|associated| *associated != request.port) {
@@ -136,11 +139,16 @@ impl NeutronFloatingIps {
     ) -> Result<Option<PublicIp>> {
         let Some(found) = self.read(ADOPT, id).await? else { return Ok(None) };
         let is_elsewhere = found.port_id.as_ref().is_some_and(|port| *port != request.port);
-        if mark::is_marked(&found.description, &[]) || is_elsewhere || found.project_id != request.project {
+        let is_marked = self.mark_of(&found) != ExistingMark::Unmarked;
+        if is_marked || is_elsewhere || found.project_id != request.project {
             return Ok(None);
         }
-        let change = json!({ "description": mark::description(&self.cluster, owner) });
-        Ok(Some(self.public_ip(self.change(ADOPT, &found, change).await?)))
+        Ok(Some(self.public_ip(self.write_mark(&found, owner).await?)))
+    }
+
+    /// Writes the ownership mark of `owner` into the description of a floating IP.
+    async fn write_mark(&self, found: &FloatingIp, owner: &Owner) -> Result<FloatingIp> {
+        self.change(ADOPT, found, json!({ "description": mark::description(&self.cluster, owner) })).await
     }
 
     /// Lists the floating IPs in the projects of the configuration, whichever controller or user created them.
@@ -156,11 +164,6 @@ impl NeutronFloatingIps {
         Ok(ours.map(existing).collect())
     }
 
-    /// Returns the ownership mark in the description of a floating IP.
-    fn mark_of(&self, found: &FloatingIp) -> ExistingMark {
-        mark::existing(self.owner_of(found), &found.description, &[])
-    }
-
     /// Writes the ownership mark of `owner` into the description of a floating IP. Fails with [`Reason::NotFound`] if the floating IP does
     /// not exist, and with [`Reason::Refused`] if it has another mark or is in no project of the configuration.
     pub(crate) async fn adopt(&self, id: &PublicIpId, owner: &Owner) -> DriverResult<()> {
@@ -168,9 +171,7 @@ impl NeutronFloatingIps {
         let found = self.read(ADOPT, id).await?.ok_or_else(|| failed(Reason::NotFound))?;
         match self.mark_of(&found) {
             ExistingMark::Unmarked if self.network.owns(&found.project_id) => {
-                let change = json!({ "description": mark::description(&self.cluster, owner) });
-                self.change(ADOPT, &found, change).await?;
-                Ok(())
+                Ok(self.write_mark(&found, owner).await.map(drop)?)
             }
             ExistingMark::Owned(marked) if marked.uid == owner.uid => Ok(()),
             _ => Err(failed(Reason::Refused)),
@@ -185,12 +186,14 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
             Some(owner) => self.marked(owner).await?,
             None => self.list(LIST, &[]).await?,
         };
+        // Those of other clusters and other projects are left out.
         let found = found.into_iter().filter_map(|found| {
-            let owner = self.owner_of(&found);
-            // Those of other clusters and other projects are left out.
-            let is_unmarked = || !mark::is_marked(&found.description, &[]);
-            let relevant = owner.is_some() || (self.network.owns(&found.project_id) && is_unmarked());
-            relevant.then(|| Owned { owner, resource: self.public_ip(found) })
+            let owner = match self.mark_of(&found) {
+                ExistingMark::Owned(owner) => Some(owner),
+                ExistingMark::Unmarked if self.network.owns(&found.project_id) => None,
+                ExistingMark::Unmarked | ExistingMark::Foreign => return None,
+            };
+            Some(Owned { owner, resource: self.public_ip(found) })
         });
         Ok(found.collect())
     }
@@ -246,8 +249,7 @@ impl ServicePublicIpDriver for NeutronFloatingIps {
 
     async fn release(&self, owner: &Owner, public_ip: &PublicIp) -> DriverResult<()> {
         let found = self.read("read the owner of a public address", &public_ip.id).await?;
-        let marked = found.and_then(|found| self.owner_of(&found));
-        if marked.is_none_or(|marked| marked.uid != owner.uid) {
+        if !found.is_some_and(|found| self.is_of(&found, owner)) {
             return Ok(());
         }
         let call = self.network.delete("release a public address", format!("floatingips/{}", public_ip.id));

@@ -16,12 +16,11 @@
 //! | `octavia`, `floating_ip` | load balancers and public addresses of services |
 //! | `neutron` | ports of pods: VIF drivers, bulk creation for pools, security groups of network policies |
 //! | `adoption` | adoption of what Kuryr created, for a migration |
-//! | `poll`, `cached`, `backoff`, `lock` | shared polls, cached responses, delays, locks |
+//! | `poll`, `cached`, `lock` | shared polls, cached responses, locks |
 
 mod access;
 mod adoption;
 mod annotation_project;
-mod backoff;
 mod cached;
 mod cloud;
 mod defaults;

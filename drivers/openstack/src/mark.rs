@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use staffetta_driver::{ClusterId, ExistingMark, GroupName, Owner, PortId, Uid};
 
-use crate::text::is_well_formed;
+use crate::text::{self, is_well_formed};
 
 /// The key of the first word of each mark, which names the cluster.
 const CLUSTER: &str = "staffetta:cluster";
@@ -20,9 +20,6 @@ const UID: &str = "staffetta:uid";
 const NAME: &str = "staffetta:name";
 /// The key of the name of a security group within the cluster.
 const GROUP: &str = "staffetta:group";
-
-/// The longest description that every release of Neutron and Octavia accepts, in characters.
-const MAX_DESCRIPTION: usize = 255;
 
 /// Returns the tag of all resources of a cluster. A cluster id has at most 32 characters.
 pub(crate) fn cluster_tag(cluster: &ClusterId) -> String {
@@ -107,11 +104,6 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Writes the words of a description, truncated to the length that Neutron and Octavia accept.
-fn write(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
-    f.write_str(&words.join(" ").chars().take(MAX_DESCRIPTION).collect::<String>())
-}
-
 /// The ownership mark of a network, a load balancer, a floating IP or a security group. `Display` writes it as a description, which may
 /// truncate the name of the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +133,7 @@ impl fmt::Display for ResourceMark {
             let slash = if namespace.is_empty() { "" } else { "/" };
             words.extend([uid_tag(uid), format!("{NAME}={namespace}{slash}{name}")]);
         }
-        write(f, &words)
+        f.write_str(&text::name(&words.join(" ")))
     }
 }
 
@@ -168,7 +160,7 @@ pub(crate) enum Purpose {
 }
 
 /// The node of a nested port, and the node's port or trunk that carries the traffic of the nested port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Nesting {
     /// The address of the node in Kubernetes.
     pub(crate) host: IpAddr,
@@ -177,7 +169,7 @@ pub(crate) struct Nesting {
 }
 
 /// The resource of the node that carries the traffic of a nested port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Parent {
     /// A trunk, and the VLAN id that was reserved on it for the port. The VLAN is `None` for a pooled port, which gets its VLAN when it is
     /// added to the trunk.
@@ -255,7 +247,7 @@ impl fmt::Display for PortMark {
             }
             Purpose::Pool(batch) => words.push(format!("batch={batch}")),
         }
-        write(f, &words)
+        f.write_str(&text::name(&words.join(" ")))
     }
 }
 
@@ -308,7 +300,7 @@ mod tests {
             owner: Some(long.clone()),
         };
         let text = resource.to_string();
-        assert!(text.len() <= MAX_DESCRIPTION);
+        assert!(text.len() <= 255);
         let read = ResourceMark::parse(&text).unwrap();
         assert_eq!((&read.group, read.owner.unwrap().uid), (&resource.group, UID.into()));
         let port = PortMark {
@@ -317,7 +309,7 @@ mod tests {
             nesting: Some(trunk(Some(4094))),
         };
         let text = port.to_string();
-        assert_eq!(text.len(), MAX_DESCRIPTION);
+        assert_eq!(text.len(), 255);
         let read = PortMark::parse(&text).unwrap();
         assert_eq!((&read.cluster, &read.nesting), (&port.cluster, &port.nesting));
         assert_eq!(read.owner().unwrap().uid, UID.into());

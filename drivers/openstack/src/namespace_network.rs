@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -13,20 +12,14 @@ use serde_json::{Value, json};
 use staffetta_driver::{
     ClusterId, NamespaceNetwork, NamespaceSubnetDriver, Owned, Owner, ProjectId, VifPoolDriver,
 };
+use tokio::sync::OnceCell;
 
 use crate::adoption::DescribedResource;
-use crate::cached::Cached;
 use crate::cloud::Service;
-use crate::error::{DriverResult, Result, StepName, existing};
+use crate::error::{DriverResult, OpenStackError, Result, StepName, existing};
 use crate::mark;
 use crate::neutron::api::NeutronApi;
 use crate::neutron::wire::PortBody;
-
-/// The time for which the IP version of the subnet pool is cached; a pool never changes it.
-const IP_VERSION_TTL: Duration = Duration::from_secs(600);
-
-/// The creation of a network: the operation in errors, and the key in Neutron's API.
-const NEW_NETWORK: (StepName, &str) = ("create the network of a namespace", "network");
 
 /// The driver `namespace` of namespace networks, which creates a network and a subnet for each namespace.
 pub struct NamespaceNetworks {
@@ -34,7 +27,8 @@ pub struct NamespaceNetworks {
     cluster: ClusterId,
     subnet_pool: String,
     router: Option<String>,
-    ip_version: Cached<(), u8>,
+    /// The IP version of the subnet pool, which never changes.
+    ip_version: OnceCell<u8>,
     /// The VIF pool that may have ports in the networks.
     pool: Option<Arc<dyn VifPoolDriver>>,
 }
@@ -49,8 +43,8 @@ impl NamespaceNetworks {
     /// Creates the driver. It creates networks with the ownership mark of `cluster`. Each has a subnet from the subnet pool with the id
     /// `subnet_pool` and, if `router` is given, an interface of that router.
     pub fn new(network: Service, cluster: ClusterId, subnet_pool: String, router: Option<String>) -> Self {
-        let (neutron, ip_version) = (NeutronApi::new(network), Cached::new(IP_VERSION_TTL));
-        Self { neutron, cluster, subnet_pool, router, ip_version, pool: None }
+        let neutron = NeutronApi::new(network);
+        Self { neutron, cluster, subnet_pool, router, ip_version: OnceCell::new(), pool: None }
     }
 
     /// Makes `pool` delete its ports in a network before the network is deleted.
@@ -99,12 +93,12 @@ impl NamespaceNetworks {
         let read_ip_version = || async {
             let call =
                 self.neutron.service.get("read the subnet pool", format!("subnetpools/{}", self.subnet_pool));
-            Ok(call.json_member::<SubnetPoolBody>("subnetpool").await?.ip_version)
+            Ok::<_, OpenStackError>(call.json_member::<SubnetPoolBody>("subnetpool").await?.ip_version)
         };
         let body = json!({
             "network_id": network,
             "subnetpool_id": self.subnet_pool,
-            "ip_version": self.ip_version.get(&(), read_ip_version).await?,
+            "ip_version": self.ip_version.get_or_try_init(read_ip_version).await?,
             "enable_dhcp": false,
         });
         self.create(("create the subnet of a namespace", "subnet"), owner, project, body).await
@@ -161,12 +155,15 @@ impl NamespaceNetworks {
     }
 }
 
+/// The name of the call that creates the network of a namespace, and the key of its body.
+const NETWORK: (&str, &str) = ("create the network of a namespace", "network");
+
 #[async_trait]
 impl NamespaceSubnetDriver for NamespaceNetworks {
     async fn ensure_network(&self, owner: &Owner, project: &ProjectId) -> DriverResult<NamespaceNetwork> {
         let network = match self.marked_for(owner).await?.into_iter().next() {
             Some(network) => network,
-            None => self.create(NEW_NETWORK, owner, project, json!({})).await?,
+            None => self.create(NETWORK, owner, project, json!({})).await?,
         };
         let subnet = match self.subnets(&network).await?.into_iter().next() {
             Some(subnet) => subnet,

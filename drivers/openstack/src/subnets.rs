@@ -18,7 +18,7 @@ use crate::cloud::Service;
 use crate::defaults::NeutronDefaults;
 use crate::error::{DriverResult, Result};
 use crate::namespaces::Namespaces;
-use crate::text::is_well_formed;
+use crate::text::{is_well_formed, or_default};
 
 const READ: &str = "read a subnet";
 
@@ -32,10 +32,7 @@ pub(crate) type SubnetMap = HashMap<SubnetId, Subnet>;
 #[derive(Debug)]
 pub struct Subnets {
     network: Service,
-    bridge: Option<String>,
-    mtu: Option<u32>,
-    /// The subnets of other projects that every pod may use.
-    shared: Vec<SubnetId>,
+    defaults: NeutronDefaults,
     /// The subnets, each with its project.
     cached: Cached<SubnetId, (ProjectId, Subnet)>,
 }
@@ -65,16 +62,15 @@ struct RouteBody {
 #[derive(Deserialize)]
 struct NetworkBody {
     name: Option<String>,
-    mtu: Option<u32>,
+    #[serde(default, deserialize_with = "or_default")]
+    mtu: u32,
 }
 
 impl Subnets {
     /// Creates the reader of subnets. The Open vSwitch bridge of `defaults` is used for every network. A `network_device_mtu` above zero
     /// replaces the MTU of the network.
     pub fn new(network: Service, defaults: &NeutronDefaults) -> Self {
-        let mtu = Some(defaults.network_device_mtu).filter(|mtu| *mtu > 0);
-        let (bridge, shared) = (defaults.ovs_bridge.clone(), defaults.additional_subnets.clone());
-        Self { network, bridge, mtu, shared, cached: Cached::new(SUBNET_TTL) }
+        Self { network, defaults: defaults.clone(), cached: Cached::new(SUBNET_TTL) }
     }
 
     /// Returns the subnet with this id. The id may come from a user: if it does not have the form of an id, the error is
@@ -98,7 +94,7 @@ impl Subnets {
     /// `neutron_defaults.additional_subnets`. For any other, the error is [`Reason::Refused`].
     pub async fn additional(&self, id: &SubnetId, project: &ProjectId) -> DriverResult<Subnet> {
         let (owner, subnet) = self.with_project(id).await?;
-        if owner == *project || self.shared.contains(id) {
+        if owner == *project || self.defaults.additional_subnets.contains(id) {
             return Ok(subnet);
         }
         let detail = format!(
@@ -119,8 +115,8 @@ impl Subnets {
             id: id.clone(),
             network: Network {
                 label: network.name.filter(|name| !name.is_empty()),
-                bridge: self.bridge.clone(),
-                mtu: self.mtu.or(network.mtu).filter(|mtu| *mtu > 0),
+                bridge: self.defaults.ovs_bridge.clone(),
+                mtu: [self.defaults.network_device_mtu, network.mtu].into_iter().find(|mtu| *mtu > 0),
                 ..Network::new(subnet.network_id.into())
             },
             cidr: subnet.cidr,

@@ -10,12 +10,12 @@ pub(crate) fn is_well_formed(id: &str) -> bool {
     !id.is_empty() && id.len() <= 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// The longest name that Neutron and Octavia accept, in characters.
-const MAX_NAME: usize = 255;
+/// The longest name or description that every release of Neutron and Octavia accepts, in characters.
+const MAX_LENGTH: usize = 255;
 
-/// Returns `text` as the name of a resource, truncated to 255 characters, the most that Neutron and Octavia accept.
+/// Returns `text` as the name or description of a resource, truncated to the length that Neutron and Octavia accept.
 pub(crate) fn name(text: &str) -> String {
-    text.chars().take(MAX_NAME).collect()
+    text.chars().take(MAX_LENGTH).collect()
 }
 
 /// Deserializes a field, with `null` as the default value of its type.

@@ -22,35 +22,17 @@ pub struct AccessProblem {
 impl AccessError {
     /// Creates an error with one problem.
     pub(super) fn new(location: impl Into<String>, message: impl Into<String>) -> Self {
-        let problem = AccessProblem { location: location.into(), message: message.into() };
-        Self { problems: vec![problem] }
+        Self { problems: vec![AccessProblem { location: location.into(), message: message.into() }] }
+    }
+
+    /// Returns the error with these problems, or `Ok` if there are none.
+    pub(super) fn check(problems: Vec<AccessProblem>) -> Result<(), Self> {
+        if problems.is_empty() { Ok(()) } else { Err(Self { problems }) }
     }
 }
 
 impl fmt::Display for AccessProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.location, self.message)
-    }
-}
-
-/// Collects the problems of several checks, so that checks continue after the first problem.
-#[derive(Default)]
-pub(super) struct AccessProblems(Vec<AccessProblem>);
-
-impl AccessProblems {
-    /// Returns the value of a check, or collects its problems and returns `None`.
-    pub(super) fn check<T>(&mut self, result: Result<T, AccessError>) -> Option<T> {
-        result.map_err(|error| self.add(error)).ok()
-    }
-
-    /// Collects the problems of an error.
-    pub(super) fn add(&mut self, error: AccessError) {
-        self.0.extend(error.problems);
-    }
-
-    /// Returns `value` if there are no problems, and otherwise the error with all of them. If `value` is `None`, a problem must have been
-    /// collected.
-    pub(super) fn finish<T>(self, value: Option<T>) -> Result<T, AccessError> {
-        value.filter(|_| self.0.is_empty()).ok_or(AccessError { problems: self.0 })
     }
 }

@@ -1,14 +1,21 @@
 //! Merges the section `[neutron]` with the options of clouds.yaml. Options of the section override those of clouds.yaml, and a login option
 //! of the section that has no part in the login is an error.
 
-use super::error::AccessProblems;
+use serde_json::{Value, json};
+
 use super::resolve::Locations;
-use super::{AccessError, Auth, DomainResource, IdOrName, NeutronOptions};
+use super::{AccessError, AccessProblem, Auth, DomainResource, IdOrName, NeutronOptions};
 
 /// The options that identify the user: id, name, and the id and the name of the domain.
 const USER: [&str; 4] = ["user_id", "username", "user_domain_id", "user_domain_name"];
 /// The options that identify the project, in the same order as those in [`USER`].
 const PROJECT: [&str; 4] = ["project_id", "project_name", "project_domain_id", "project_domain_name"];
+/// The options that identify an application credential: id and name.
+const CREDENTIAL: [&str; 2] = ["application_credential_id", "application_credential_name"];
+/// The options that contain a password: its text, and the file with the text.
+const PASSWORD: [&str; 2] = ["password", "password_file"];
+/// The options that contain the secret of an application credential, in the same order as those in [`PASSWORD`].
+const SECRET: [&str; 2] = ["application_credential_secret", "application_credential_secret_file"];
 
 impl NeutronOptions {
     /// Returns the options of `cloud`, which come from clouds.yaml, overridden by those of this section, and adds the locations of the
@@ -18,12 +25,7 @@ impl NeutronOptions {
         macro_rules! override_with {
             ($($($option:ident)|+,)+) => {$(
                 if false $(|| self.$option.is_some())+ {
-                    $(
-                        cloud.$option.clone_from(&self.$option);
-                        if self.$option.is_some() {
-                            locations.given.insert(stringify!($option), Locations::in_section(stringify!($option)));
-                        }
-                    )+
+                    $(cloud.$option.clone_from(&self.$option);)+
                 }
             )+};
         }
@@ -46,6 +48,8 @@ impl NeutronOptions {
             insecure,
             timeout,
         );
+        let given = self.given().into_iter();
+        locations.given.extend(given.map(|option| (option.clone(), Locations::in_section(&option))));
         Self { cloud: self.cloud.clone(), max_concurrency: self.max_concurrency, ..cloud }
     }
 
@@ -59,37 +63,35 @@ impl NeutronOptions {
         let (method, used) = match auth {
             Auth::None => return Ok(()),
             Auth::Password { user, scope, .. } => {
-                let secret = vec!["password", "password_file"];
-                ("password", [secret, of(user, USER), of(scope, PROJECT)].concat())
+                ("password", [PASSWORD.to_vec(), of(user, USER), of(scope, PROJECT)].concat())
             }
             Auth::ApplicationCredential { credential, .. } => {
-                let mut used = vec!["application_credential_secret", "application_credential_secret_file"];
-                if overrides {
-                    used.push(match credential.key {
-                        IdOrName::Id(_) => "application_credential_id",
-                        IdOrName::Name(_) => "application_credential_name",
-                    });
-                    used.extend(credential.user.iter().flat_map(|user| options_of(user, USER)));
+                let identity = if overrides {
+                    let [id, name] = CREDENTIAL;
+                    let key = if matches!(credential.key, IdOrName::Id(_)) { id } else { name };
+                    let user = credential.user.iter().flat_map(|user| options_of(user, USER));
+                    user.chain([key]).collect()
                 } else {
-                    used.extend(["application_credential_id", "application_credential_name"]);
-                    used.extend(USER);
-                }
-                ("v3applicationcredential", used)
+                    [&CREDENTIAL[..], &USER].concat()
+                };
+                ("v3applicationcredential", [SECRET.to_vec(), identity].concat())
             }
         };
-        macro_rules! given {
-            ($($option:ident)+) => { [$((stringify!($option), self.$option.is_some())),+] };
-        }
-        let given = given!(username user_id password password_file project_name project_id
-            user_domain_name user_domain_id project_domain_name project_domain_id
-            application_credential_id application_credential_name
-            application_credential_secret application_credential_secret_file);
-        let mut problems = AccessProblems::default();
-        for (option, _) in given.into_iter().filter(|(option, given)| *given && !used.contains(option)) {
-            let message = format!("does not apply to the login method {method}");
-            problems.add(AccessError::new(Locations::in_section(option), message));
-        }
-        problems.finish(Some(()))
+        let login = [&USER[..], &PROJECT, &CREDENTIAL, &PASSWORD, &SECRET].concat();
+        let is_unused = |option: &&str| login.contains(option) && !used.contains(option);
+        let given = self.given();
+        let unused = given.iter().map(String::as_str).filter(is_unused);
+        let problem = |option| AccessProblem {
+            location: Locations::in_section(option),
+            message: format!("does not apply to the login method {method}"),
+        };
+        AccessError::check(unused.map(problem).collect())
+    }
+
+    /// Returns the names of the options that this section contains.
+    fn given(&self) -> Vec<String> {
+        let Value::Object(options) = json!(self) else { return Vec::new() };
+        options.into_iter().filter(|(_, value)| !value.is_null()).map(|(option, _)| option).collect()
     }
 }
 

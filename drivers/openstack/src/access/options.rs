@@ -1,5 +1,6 @@
 //! The section `[neutron]`.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -36,7 +37,7 @@ pub struct NeutronOptions {
     #[schemars(length(min = 1))]
     pub user_id: Option<String>,
     /// The password. Better in a file, or in the environment as `STAFFETTA_NEUTRON__PASSWORD`.
-    #[schemars(length(min = 1), example = &"secret", extend("x-secret" = true))]
+    #[schemars(with = "Option<String>", length(min = 1), example = &"secret", extend("x-secret" = true))]
     pub password: Option<Secret>,
     /// The file with the password in its first line. It is read at each login.
     #[schemars(length(min = 1), example = "/etc/staffetta/password")]
@@ -66,7 +67,7 @@ pub struct NeutronOptions {
     #[schemars(length(min = 1))]
     pub application_credential_name: Option<String>,
     /// The secret of the application credential.
-    #[schemars(length(min = 1), example = &"secret", extend("x-secret" = true))]
+    #[schemars(with = "Option<String>", length(min = 1), example = &"secret", extend("x-secret" = true))]
     pub application_credential_secret: Option<Secret>,
     /// The file with the secret of the application credential in its first line.
     #[schemars(length(min = 1), example = "/etc/staffetta/secret")]
@@ -132,7 +133,7 @@ impl NeutronOptions {
                 resolve(&self.merged_over(cloud_options, &mut locations), &locations)?
             }
             None if named || self.auth_type.as_deref() == Some("none") => {
-                resolve(self, &Locations::for_neutron_section())?
+                resolve(self, &Locations { prefix: Locations::in_section(""), given: HashMap::new() })?
             }
             None => {
                 return Err(AccessError::new(

@@ -89,10 +89,8 @@ fn by_id(id: &str) -> DomainResource {
 fn opened(auth: &Auth) -> (String, String) {
     match auth {
         Auth::None => ("none".into(), String::new()),
-        Auth::Password { url, password, .. } => (url.to_string(), password.reveal().unwrap().into_owned()),
-        Auth::ApplicationCredential { url, secret, .. } => {
-            (url.to_string(), secret.reveal().unwrap().into_owned())
-        }
+        Auth::Password { url, password, .. } => (url.to_string(), password.reveal().unwrap()),
+        Auth::ApplicationCredential { url, secret, .. } => (url.to_string(), secret.reveal().unwrap()),
     }
 }
 

@@ -1,13 +1,14 @@
-//! Delays between failed logins. Pure functions, which get the current time as an argument.
+//! Exponential delays between failed logins, by the crate `backoff`. Pure functions, which get the current time as an argument.
 //!
 //! Every call needs a token. Without a delay, a wrong password would be sent to Keystone with every call, and Keystone may lock the user.
 
 use std::time::Duration;
 
+use backoff::backoff::Backoff as _;
+use backoff::{ExponentialBackoff, ExponentialBackoffBuilder};
 use staffetta_driver::Reason;
 use tokio::time::Instant;
 
-use crate::backoff::DoublingDelay;
 use crate::error::{OpenStackError, Result};
 
 /// The delay after the first failure. It doubles with each further failure.
@@ -18,10 +19,23 @@ const MAX_DELAY_REJECTED: Duration = Duration::from_secs(60);
 const MAX_DELAY_UNAVAILABLE: Duration = Duration::from_secs(5);
 
 /// The last login failure, and the delay before the next login.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LoginBackoff {
-    delay: Option<DoublingDelay>,
+    delays: ExponentialBackoff,
     last: Option<(OpenStackError, Instant)>,
+}
+
+impl Default for LoginBackoff {
+    fn default() -> Self {
+        let delays = ExponentialBackoffBuilder::new()
+            .with_initial_interval(INITIAL_DELAY)
+            .with_max_interval(MAX_DELAY_REJECTED)
+            .with_multiplier(2.0)
+            .with_randomization_factor(0.0)
+            .with_max_elapsed_time(None)
+            .build();
+        Self { delays, last: None }
+    }
 }
 
 impl LoginBackoff {
@@ -36,8 +50,8 @@ impl LoginBackoff {
     /// Records a failed login, and returns its error with the delay before the next login. A delay that Keystone requested is a minimum.
     pub(super) fn failed(&mut self, error: OpenStackError, now: Instant) -> OpenStackError {
         let max = if error.reason() == Reason::Refused { MAX_DELAY_REJECTED } else { MAX_DELAY_UNAVAILABLE };
-        let delay = self.delay.get_or_insert_with(|| DoublingDelay::new(INITIAL_DELAY, MAX_DELAY_REJECTED));
-        let delay = delay.next_delay().min(max).max(error.retry_after().unwrap_or_default());
+        let delay = self.delays.next_backoff().unwrap_or(max).min(max);
+        let delay = delay.max(error.retry_after().unwrap_or_default());
         let error = error.after(delay);
         self.last = Some((error.clone(), now + delay));
         error

@@ -1,6 +1,5 @@
 //! Reads the secret of a login from the configuration or from a file.
 
-use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
@@ -21,10 +20,10 @@ impl SecretReader {
     /// than five seconds.
     pub(super) async fn reveal(&mut self, secret: &Secret) -> io::Result<String> {
         if secret.file().is_none() {
-            return secret.reveal().map(Cow::into_owned);
+            return secret.reveal();
         }
         let secret = secret.clone();
-        self.read(move || secret.reveal().map(Cow::into_owned)).await
+        self.read(move || secret.reveal()).await
     }
 
     /// Runs `read` in a thread for blocking work, for at most [`FILE_TIMEOUT`]. A read that hangs, as on a network file system, is waited for
@@ -108,7 +107,7 @@ mod tests {
     #[tokio::test]
     async fn a_secret_in_a_file_is_read_at_each_login() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (secret, mut reading) = (Secret::in_file(file.path()), SecretReader::default());
+        let (secret, mut reading) = (Secret::File(file.path().into()), SecretReader::default());
         for text in ["first", "second"] {
             std::fs::write(file.path(), text).unwrap();
             assert_eq!(reading.reveal(&secret).await.unwrap(), text);

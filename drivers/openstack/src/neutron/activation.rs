@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use staffetta_driver::{Vif, VifId};
+use staffetta_driver::VifId;
 use tokio::time::Instant;
 
 use super::api::NeutronApi;
-use super::ownership::{READ_STATUS, missing};
+use super::ownership::READ_STATUS;
 use super::translate::BindingStatus;
 use super::wire::PortBody;
 use crate::error::DriverResult;
@@ -34,22 +34,6 @@ pub(crate) struct Activations {
     poller: Poller<VifId, PortPacing>,
 }
 
-/// The status of a port that is being activated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ActivationStatus {
-    /// The port is ACTIVE.
-    Active,
-    /// The port is DOWN: its traffic is not forwarded yet.
-    Down {
-        /// The time until the next poll is due.
-        poll_after: Duration,
-        /// The repair that the caller should make now.
-        repair: Repair,
-    },
-    /// Neutron could not bind the port. Never returned for subports.
-    Failed,
-}
-
 /// The repair of a port that stays DOWN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
@@ -66,7 +50,7 @@ pub(crate) enum Repair {
 pub(crate) enum ActivationOutcome {
     /// The port is ACTIVE: its traffic is forwarded.
     Active,
-    /// Neutron could not bind the port.
+    /// Neutron could not bind the port. Never the case for subports, whose binding is not polled.
     BindingFailed,
     /// The port does not exist.
     Missing,
@@ -124,41 +108,37 @@ impl Activations {
         self.poller.schedule().forget(id);
     }
 
-    /// Records the start of a repair (`complete` is `false`) or its end (`true`). If a repair does not end, the next caller completes it.
-    pub(crate) fn set_repaired(&self, id: &VifId, complete: bool) {
+    /// Records that the last repair of a port is complete.
+    pub(crate) fn set_repaired(&self, id: &VifId) {
         if let Some(state) = self.poller.schedule().context_mut(id) {
-            state.complete = complete;
+            state.complete = true;
         }
     }
 
-    /// Returns the status of the port of `vif`, and polls it if a poll is due. If the port does not exist, the error is
-    /// [`Reason::NotFound`](staffetta_driver::Reason::NotFound).
-    pub(crate) async fn status(&self, vif: &Vif) -> DriverResult<ActivationStatus> {
+    /// Returns the state of the activation of a port, and polls its status if a poll is due.
+    pub(crate) async fn state(&self, id: &VifId) -> DriverResult<PollState<ActivationOutcome>> {
         let fetch = |ids: Vec<VifId>| async move {
             let ports = self.neutron.ports_by_id(READ_STATUS, &ids, self.fields).await?;
-            Ok(ports.into_iter().map(|port| (port.id.clone(), final_status(&port))).collect())
+            Ok(ports.into_iter().map(|port| (port.id.clone(), outcome(&port))).collect())
         };
-        match self.poller.state(&vif.id, fetch).await? {
-            PollState::Final(ActivationOutcome::Active) => Ok(ActivationStatus::Active),
-            PollState::Final(ActivationOutcome::BindingFailed) => Ok(ActivationStatus::Failed),
-            PollState::Final(ActivationOutcome::Missing) => Err(missing(vif)),
-            PollState::Pending { poll_after, waited } => {
-                let mut schedule = self.poller.schedule();
-                let repair = schedule.context_mut(&vif.id).map(|state| state.next(waited));
-                Ok(ActivationStatus::Down { poll_after, repair: repair.unwrap_or(Repair::None) })
-            }
-        }
+        self.poller.state(id, fetch).await
+    }
+
+    /// Returns the repair that the caller should make now of a port that has been DOWN for `waited`.
+    pub(crate) fn next_repair(&self, id: &VifId, waited: Duration) -> Repair {
+        self.poller.schedule().context_mut(id).map_or(Repair::None, |state| state.next(waited))
     }
 }
 
 impl RepairState {
-    /// Returns the repair that is due for a port that has been DOWN for `waited`, and records it as made: each repair is returned once.
+    /// Returns the repair that is due for a port that has been DOWN for `waited`, and records its start. Until the repair is complete, which a
+    /// failure or an interruption prevents, each call returns that it is to be completed.
     fn next(&mut self, waited: Duration) -> Repair {
         let intervals = u32::try_from(waited.as_secs() / REDO_INTERVAL.as_secs()).unwrap_or(u32::MAX);
         if intervals > self.redone {
-            self.redone = intervals;
+            (self.redone, self.complete) = (intervals, false);
             Repair::Redo
-        } else if std::mem::replace(&mut self.complete, true) {
+        } else if self.complete {
             Repair::None
         } else {
             Repair::Complete
@@ -166,8 +146,8 @@ impl RepairState {
     }
 }
 
-/// Returns the final status of a port, or `None` while its activation may still succeed.
-fn final_status(port: &PortBody) -> Option<ActivationOutcome> {
+/// Returns the outcome of the activation of a port, or `None` while it may still succeed.
+fn outcome(port: &PortBody) -> Option<ActivationOutcome> {
     if port.is_active() {
         Some(ActivationOutcome::Active)
     } else {
@@ -224,10 +204,18 @@ mod tests {
         let mut old = RepairState::default();
         let seconds = Duration::from_secs;
         assert_eq!((new.next(seconds(1)), new.next(seconds(89))), (Repair::None, Repair::None));
-        assert_eq!((old.next(seconds(1)), old.next(seconds(2))), (Repair::Complete, Repair::None));
+        assert_eq!(old.next(seconds(1)), Repair::Complete);
         for state in [&mut new, &mut old] {
-            assert_eq!((state.next(seconds(90)), state.next(seconds(91))), (Repair::Redo, Repair::None));
-            assert_eq!((state.next(seconds(181)), state.next(seconds(182))), (Repair::Redo, Repair::None));
+            for (waited, repair) in [
+                (2, Repair::None),
+                (90, Repair::Redo),
+                (91, Repair::None),
+                (181, Repair::Redo),
+                (182, Repair::None),
+            ] {
+                state.complete = true;
+                assert_eq!(state.next(seconds(waited)), repair, "after {waited} s");
+            }
         }
     }
 
@@ -237,7 +225,6 @@ mod tests {
         let waited = Duration::from_secs(90);
         assert_eq!(state.next(waited), Repair::Redo);
         for _ in 0..2 {
-            state.complete = false;
             assert_eq!(state.next(waited), Repair::Complete);
         }
         state.complete = true;

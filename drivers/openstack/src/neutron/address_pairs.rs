@@ -61,37 +61,34 @@ impl AddressPairs {
     /// of `edits`.
     async fn apply(&self, port: &PortId, edits: Vec<Edit>) -> Vec<DriverResult<()>> {
         match self.attempt(port, &edits).await {
-            Ok(()) => edits.iter().map(|_| Ok(())).collect(),
-            // There may be room for some of them.
-            Err(error) if error.reason() == Reason::Quota && edits.len() > 1 => {
+            // There may be room for some of them; of a port that does not exist, pairs can be removed only.
+            Err(error) if edits.len() > 1 && matches!(error.reason(), Reason::Quota | Reason::NotFound) => {
                 let mut results = Vec::new();
                 for edit in edits {
                     results.push(self.attempt(port, &[edit]).await);
                 }
                 results
             }
-            Err(error) if error.reason() == Reason::NotFound => {
-                // A port that does not exist has no pairs.
-                let result = |edit: &Edit| match edit {
-                    Edit::Add(_) => Err(error.clone()),
-                    Edit::Remove(_) => Ok(()),
-                };
-                edits.iter().map(result).collect()
-            }
-            Err(error) => edits.iter().map(|_| Err(error.clone())).collect(),
+            result => vec![result; edits.len()],
         }
     }
 
-    /// Makes all of these edits of a port by one read and one update. Neutron rejects the update if the port was changed between the two.
-    /// In that case both are repeated, up to the maximum number of attempts.
+    /// Makes all of these edits of a port by one read and one update. Neutron rejects the update if the port was changed or deleted between the
+    /// two. In that case both are repeated, up to the maximum number of attempts.
     async fn attempt(&self, port: &PortId, edits: &[Edit]) -> DriverResult<()> {
         let id = port.as_str().into();
-        let mut last = None;
-        for _ in 0..self.attempts.get() {
-            let read = self.neutron.port(READ, &id).await?;
-            let PortBody { allowed_address_pairs: old, revision_number, .. } = read.ok_or_else(|| {
-                DriverError::new(Reason::NotFound, READ).detail(format!("port {port} does not exist"))
-            })?;
+        let mut attempts = self.attempts.get();
+        loop {
+            attempts -= 1;
+            let Some(read) = self.neutron.port(READ, &id).await? else {
+                // A port that does not exist has no pairs.
+                if edited(&[], edits).is_empty() {
+                    return Ok(());
+                }
+                let detail = format!("port {port} does not exist");
+                return Err(DriverError::new(Reason::NotFound, READ).detail(detail));
+            };
+            let PortBody { allowed_address_pairs: old, revision_number, .. } = read;
             let new = edited(&old, edits);
             if new == old {
                 return Ok(());
@@ -99,11 +96,10 @@ impl AddressPairs {
             let change = json!({ "allowed_address_pairs": new });
             match self.neutron.update_port(WRITE, &id, &change, Some(revision_number)).await {
                 Ok(_) => return Ok(()),
-                Err(error) if error.status() == Some(412) => last = Some(error),
+                Err(error) if attempts > 0 && matches!(error.status(), Some(404 | 412)) => {}
                 Err(error) => return Err(rejected(error)),
             }
         }
-        Err(last.map_or_else(|| DriverError::new(Reason::Conflict, WRITE), DriverError::from))
     }
 }
 

@@ -11,7 +11,7 @@ use staffetta_driver::{
 use super::ports::MarkedPorts;
 use super::wire::{DEVICE_OWNER, KURYR_OWNER, PortBody, SUBPORT_OWNER, VIF_FIELDS};
 use crate::error::{DriverResult, StepName};
-use crate::mark::{Nesting, Parent, PortMark, Purpose, is_marked, is_uid};
+use crate::mark::{self, Nesting, Parent, Purpose, is_uid};
 use crate::text::is_well_formed;
 
 const LIST: StepName = "list the ports of pods";
@@ -30,20 +30,35 @@ impl MarkedPorts {
         Ok(in_projects.map(|port| existing(port, &nodes, &self.cluster)).collect())
     }
 
-    /// Lists the ports of nodes, with their trunks and allowed address pairs.
+    /// Lists the ports of nodes, and collects the subports of their trunks and their allowed address pairs.
     async fn nodes(&self, subnets: &[SubnetId]) -> DriverResult<NodeAttachments> {
+        let mut attachments = NodeAttachments::default();
         if subnets.is_empty() {
-            return Ok(NodeAttachments::default());
+            return Ok(attachments);
         }
         let fields = "id fixed_ips trunk_details allowed_address_pairs";
         let filter: Vec<_> =
             subnets.iter().map(|subnet| ("fixed_ips", format!("subnet_id={subnet}"))).collect();
-        let nodes = self.neutron.ports("list the ports of nodes", &filter, fields).await?;
-        Ok(NodeAttachments::of(&nodes))
+        for node in self.neutron.ports("list the ports of nodes", &filter, fields).await? {
+            let node_ips = node.ips();
+            if let Some(trunk) = &node.trunk_details {
+                attachments.subports.extend(trunk.sub_ports.iter().map(|subport| {
+                    let (id, vlan, node_ips) = (trunk.id.clone(), subport.segmentation_id, node_ips.clone());
+                    (subport.port_id.clone(), ExistingAttachment::Trunk { id, vlan, node_ips })
+                }));
+            }
+            for pair in node.allowed_address_pairs {
+                let mac = pair.mac_address.unwrap_or_default().to_lowercase();
+                let (port, node_ips) = (node.id.as_str().into(), node_ips.clone());
+                let attachment = ExistingAttachment::AllowedPair { port, node_ips };
+                attachments.pairs.insert((mac, pair.ip_address), attachment);
+            }
+        }
+        Ok(attachments)
     }
 
-    /// Gives a port of Kuryr the ownership mark of `owner`: first in the description, then in the tags. The tag of the cluster is added
-    /// last. `host` is the address of the node, which a nested port needs.
+    /// Gives a port of Kuryr the ownership mark of `owner`: first in the description, then in the tags. `host` is the address of the node,
+    /// which a nested port needs.
     pub(crate) async fn adopt(
         &self,
         listed: &ExistingPort,
@@ -75,9 +90,7 @@ impl MarkedPorts {
             }
         }
         if self.neutron.tags_new_ports().await? {
-            for tag in mark.tags().iter().rev() {
-                self.neutron.tag_port(ADOPT, &port.id, tag).await?;
-            }
+            self.neutron.add_tags(ADOPT, &port.id, &mark).await?;
         }
         Ok(())
     }
@@ -112,7 +125,7 @@ impl MarkedPorts {
 fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> ExistingPort {
     ExistingPort {
         mac_address: port.mac_address.to_lowercase(),
-        ips: ips(&port),
+        ips: port.ips(),
         active: port.is_active(),
         subnets: port.fixed_ips.iter().map(|fixed| fixed.subnet_id.clone()).collect(),
         pod: is_uid(&port.device_id).then(|| port.device_id.as_str().into()),
@@ -125,18 +138,8 @@ fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> Exi
 
 /// Returns the ownership mark in the description of a port.
 fn mark_of(port: &PortBody, cluster: &ClusterId) -> ExistingMark {
-    match port.mark() {
-        Some(PortMark { cluster: marked, purpose: Purpose::Pod(owner), .. }) if marked == *cluster => {
-            ExistingMark::Owned(owner)
-        }
-        None if !is_marked(&port.description, &[]) => ExistingMark::Unmarked,
-        _ => ExistingMark::Foreign,
-    }
-}
-
-/// Returns the addresses of a port.
-fn ips(port: &PortBody) -> Vec<IpAddr> {
-    port.fixed_ips.iter().filter_map(|fixed| fixed.ip_address).collect()
+    let owner = port.mark_of(cluster).and_then(|mark| mark.owner().cloned());
+    mark::existing(owner, &port.description, &[])
 }
 
 /// Returns `true` if the port has the addresses and the pod that it had when it was listed.
@@ -144,7 +147,7 @@ fn is_unchanged(port: &PortBody, listed: &ExistingPort) -> bool {
     let pod = listed.pod.as_ref().map_or("", |pod| pod.as_str());
     port.device_id == pod
         && port.mac_address.eq_ignore_ascii_case(&listed.mac_address)
-        && ips(port) == listed.ips
+        && port.ips() == listed.ips
 }
 
 /// The attachments of nested ports to the ports of nodes.
@@ -157,32 +160,11 @@ struct NodeAttachments {
 }
 
 impl NodeAttachments {
-    /// Collects the subports of the trunks of nodes, and the allowed address pairs of their ports.
-    fn of(nodes: &[PortBody]) -> Self {
-        let mut attachments = Self::default();
-        for node in nodes {
-            let node_ips = ips(node);
-            if let Some(trunk) = &node.trunk_details {
-                attachments.subports.extend(trunk.sub_ports.iter().map(|subport| {
-                    let (id, vlan, node_ips) = (trunk.id.clone(), subport.segmentation_id, node_ips.clone());
-                    (subport.port_id.clone(), ExistingAttachment::Trunk { id, vlan, node_ips })
-                }));
-            }
-            for pair in &node.allowed_address_pairs {
-                let mac = pair.mac_address.as_deref().unwrap_or_default().to_lowercase();
-                let port = node.id.as_str().into();
-                let attachment = ExistingAttachment::AllowedPair { port, node_ips: node_ips.clone() };
-                attachments.pairs.insert((mac, pair.ip_address.clone()), attachment);
-            }
-        }
-        attachments
-    }
-
     /// Returns the attachment of a port to its node. Subports are looked up in the trunks first: Neutron binds them like other ports, and
     /// changes their `device_owner` only when the agent of the node has seen them.
     fn attachment(&self, port: &PortBody) -> ExistingAttachment {
         let mac = port.mac_address.to_lowercase();
-        let pair = || ips(port).into_iter().find_map(|ip| self.pairs.get(&(mac.clone(), ip.to_string())));
+        let pair = || port.ips().into_iter().find_map(|ip| self.pairs.get(&(mac.clone(), ip.to_string())));
         match self.subports.get(&port.id) {
             Some(attachment) => attachment.clone(),
             None if port.device_owner == SUBPORT_OWNER => ExistingAttachment::Nothing,

@@ -13,9 +13,9 @@ use crate::cloud::{ApiCall, Service};
 use crate::error::{Result, StepName, existing};
 use crate::mark::PortMark;
 
-/// The maximum total length of the ids in one list request, in characters. The request line then stays below 4 KiB, the default limit of
-/// application servers.
-const MAX_IDS: usize = 2800;
+/// The maximum number of ids in one list request. An id has at most 36 characters, so the request line stays below 4 KiB, the default limit
+/// of application servers.
+const MAX_IDS: usize = 70;
 
 /// The fields of a trunk that are read.
 const TRUNK_FIELDS: &str = "id sub_ports";
@@ -57,13 +57,10 @@ impl NeutronApi {
         Ok(ports)
     }
 
-    /// Returns the JSON body of a new port, with its tags if Neutron accepts them.
-    async fn body(&self, port: &NewPort) -> Result<Value> {
-        let mut body = json!(port);
-        if let (Value::Object(body), false) = (&mut body, self.tags_new_ports().await?) {
-            body.remove("tags");
-        }
-        Ok(body)
+    /// Returns the request for a new port, with its tags if Neutron accepts them.
+    async fn body(&self, port: &NewPort) -> Result<NewPort> {
+        let tags = if self.tags_new_ports().await? { port.tags.clone() } else { Vec::new() };
+        Ok(NewPort { tags, ..port.clone() })
     }
 
     /// Reads a port, or returns `None` if it does not exist.
@@ -104,9 +101,13 @@ impl NeutronApi {
         with_request_id(revision.into_iter().fold(call, ApiCall::revision)).await
     }
 
-    /// Adds a tag to a port. A port that does not exist is no error.
-    pub(crate) async fn tag_port(&self, step: StepName, id: &VifId, tag: &str) -> Result<()> {
-        existing(self.service.put(step, format!("ports/{id}/tags/{tag}")).done().await).map(drop)
+    /// Adds the tags of an ownership mark to a port. The tag of the cluster is added last: it says that the port has all tags. A port that
+    /// does not exist is no error.
+    pub(crate) async fn add_tags(&self, step: StepName, id: &VifId, mark: &PortMark) -> Result<()> {
+        for tag in mark.tags().iter().rev() {
+            existing(self.service.put(step, format!("ports/{id}/tags/{tag}")).done().await)?;
+        }
+        Ok(())
     }
 
     /// Deletes a port. A port that does not exist is no error. Neutron rejects the deletion of a subport.
@@ -193,7 +194,7 @@ impl NeutronApi {
         ids: &[I],
         fields: &str,
     ) -> Result<Vec<T>> {
-        let lists = chunks(ids).into_iter().map(|ids| {
+        let lists = ids.chunks(MAX_IDS).map(|ids| {
             let call = self.service.get(step, collection).fields(fields);
             ids.iter().fold(call, |call, id| call.query("id", id.to_string())).list(collection)
         });
@@ -205,39 +206,4 @@ impl NeutronApi {
 async fn with_request_id(call: ApiCall<'_>) -> Result<PortBody> {
     let (port, request_id) = call.json_member_with_id::<PortBody>("port").await?;
     Ok(PortBody { request_id: Some(request_id), ..port })
-}
-
-/// Divides ids into chunks, each of which fits into one URL.
-fn chunks<I: Display>(ids: &[I]) -> Vec<Vec<&I>> {
-    /// The length of the text around each id in the query of a list, in characters.
-    const PARAMETER: usize = "id=&".len();
-    let mut chunks: Vec<Vec<&I>> = Vec::new();
-    let mut room = 0;
-    for id in ids {
-        let length = id.to_string().len() + PARAMETER;
-        match chunks.last_mut() {
-            Some(chunk) if length <= room => chunk.push(id),
-            _ => {
-                chunks.push(vec![id]);
-                room = MAX_IDS;
-            }
-        }
-        room = room.saturating_sub(length);
-    }
-    chunks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_many_ids_becomes_as_few_as_fit_into_a_url() {
-        let ids: Vec<String> =
-            (0..150).map(|number| format!("00000000-0000-4000-8000-{number:012}")).collect();
-        let chunks = chunks(&ids);
-        assert_eq!(chunks.iter().map(Vec::len).collect::<Vec<_>>(), [70, 70, 10]);
-        assert_eq!(chunks.concat().into_iter().cloned().collect::<Vec<_>>(), ids);
-        assert!(super::chunks::<String>(&[]).is_empty());
-    }
 }

@@ -1,37 +1,25 @@
 //! Bulk creation of ports for VIF pools. The ownership mark of these ports names the cluster and no owner.
 
-use std::collections::HashMap;
-
 use futures_util::future::join_all;
 use serde_json::json;
 use staffetta_driver::{
-    BulkVifRequest, BulkVifResult, DriverError, PooledVif, PooledVifList, ProjectId, Reason, SecurityGroupId,
-    SubnetId, Vif, VifId, VifPoolKey,
+    BulkVifRequest, BulkVifResult, DriverError, PooledVif, PooledVifList, Reason, SecurityGroupId, SubnetId,
+    Vif, VifId, VifPoolKey,
 };
 
 use super::batches::{Batch, BatchCutoff};
 use super::creation::has_no_room;
-use super::ports::{MarkedPort, MarkedPorts, name_project};
+use super::ports::{LIST, MarkedPort, MarkedPorts, name_project};
+use super::translate::PortAttachment;
 use super::wire::{NewPort, PortBody, VIF_FIELDS};
-use crate::error::{DriverResult, OpenStackError, StepName};
+use crate::error::{DriverResult, StepName};
 use crate::mark::{Nesting, PortMark, Purpose};
-use crate::subnets::SubnetMap;
 
 /// The name of pooled ports, if the option `port_debug` gives ports names.
 const NAME: &str = "staffetta-pool-port";
 const GROUPS: StepName = "change the security groups of a port";
 /// The maximum number of ports in one request. Neutron needs several seconds for a request of this size.
 const MAX_BATCH: usize = 100;
-
-/// A pooled port after its conversion by a driver.
-pub(super) struct PooledPort {
-    /// The node for which the port was created, as in [`VifPoolKey::host`].
-    pub(super) host: String,
-    /// The port as a VIF.
-    pub(super) vif: Vif,
-    /// `true` if pods can use the port: it is bound, or a subport of its trunk.
-    pub(super) complete: bool,
-}
 
 /// Creates up to `count` ports. `create` makes one request for the given number of ports, and creates all of them or none. Requests have at
 /// most 100 ports. If the first request succeeds, no other is made, and the caller calls again for the rest. If a quota or the subnet does
@@ -105,26 +93,33 @@ impl MarkedPorts {
         (found, failure)
     }
 
-    /// Divides pooled ports into usable and incomplete ones. `pooled` converts each port, and returns `None` for a port that is to be
-    /// omitted. An incomplete port is omitted, too, unless the bulk request that created it had ended before `cutoff`.
-    pub(super) async fn pooled_vifs(
+    /// Converts ports to VIFs, and divides the pooled ones into usable ones, for which `is_complete` returns `true`, and incomplete ones. An
+    /// incomplete port is omitted unless the bulk request that created it had ended before `cutoff`. `attachment` returns the way in which a
+    /// port is attached to its node.
+    pub(super) async fn pooled_vifs<'a>(
         &self,
         marked: Vec<MarkedPort>,
         cutoff: BatchCutoff,
-        pooled: impl Fn(&PortMark, &PortBody, &SubnetMap) -> Option<PooledPort>,
+        attachment: impl Fn(&MarkedPort) -> PortAttachment<'a>,
+        is_complete: impl Fn(&PortBody) -> bool,
     ) -> DriverResult<PooledVifList> {
-        let subnets = self.subnets(&marked).await?;
-        let default_groups = self.all_default_groups(&marked).await?;
         let mut list = PooledVifList::default();
-        for (mark, port) in marked {
-            let Some(PooledPort { host, vif, complete }) = pooled(&mark, &port, &subnets) else { continue };
+        let vifs = self.vifs(&marked, attachment).await?;
+        for ((mark, port), vif) in marked.into_iter().zip(vifs) {
+            let Purpose::Pool(batch) = &mark.purpose else {
+                list.owned.push(vif);
+                continue;
+            };
+            let pooled = if is_complete(&port) {
+                &mut list.usable
+            } else if self.batches.has_ended(batch, cutoff) {
+                &mut list.incomplete
+            } else {
+                continue;
+            };
+            let default_groups = self.default_groups(LIST, &port.project_id).await?;
             let security_groups = requested_groups(&port, &default_groups);
-            let pooled = PooledVif { key: key(&port, host), vif, security_groups };
-            match &mark.purpose {
-                _ if complete => list.usable.push(pooled),
-                Purpose::Pool(batch) if self.batches.has_ended(batch, cutoff) => list.incomplete.push(pooled),
-                _ => {}
-            }
+            pooled.push(PooledVif { key: key(&mark, &port), vif: vif.resource, security_groups });
         }
         Ok(list)
     }
@@ -157,20 +152,18 @@ impl MarkedPorts {
     }
 
     /// Deletes ports simultaneously, and returns those that could not be deleted, with their errors.
-    pub(super) async fn delete_all(
-        &self,
-        ids: impl IntoIterator<Item = VifId>,
-    ) -> Vec<(VifId, OpenStackError)> {
+    pub(super) async fn delete_all(&self, ids: impl IntoIterator<Item = VifId>) -> Vec<(VifId, DriverError)> {
         let deletions = ids.into_iter().map(|id| async {
             let deleted = self.delete(&id).await;
-            deleted.err().map(|error| (id, error))
+            deleted.err().map(|error| (id, error.into()))
         });
         join_all(deletions).await.into_iter().flatten().collect()
     }
 }
 
-/// Returns the key of the VIF pool of a port that was created for the node `host`: the node, and the port's project, network and subnets.
-fn key(port: &PortBody, host: String) -> VifPoolKey {
+/// Returns the key of the VIF pool of a port: the node for which it was created, and the port's project, network and subnets.
+fn key(mark: &PortMark, port: &PortBody) -> VifPoolKey {
+    let host = mark.nesting.as_ref().map_or_else(|| port.host.clone(), |nesting| nesting.host.to_string());
     let mut subnets: Vec<SubnetId> = port.fixed_ips.iter().map(|fixed| fixed.subnet_id.clone()).collect();
     subnets.sort_unstable();
     subnets.dedup();
@@ -179,15 +172,11 @@ fn key(port: &PortBody, host: String) -> VifPoolKey {
 
 /// Returns the security groups that the creation of `port` requested. The list is empty if the port has exactly the default groups of its
 /// project.
-fn requested_groups(
-    port: &PortBody,
-    default_groups: &HashMap<ProjectId, Vec<SecurityGroupId>>,
-) -> Vec<SecurityGroupId> {
-    let is_default = default_groups.get(&port.project_id).is_some_and(|default| {
-        default.len() == port.security_groups.len()
-            && default.iter().all(|group| port.security_groups.contains(group))
-    });
-    if is_default { Vec::new() } else { port.security_groups.clone() }
+fn requested_groups(port: &PortBody, default_groups: &[SecurityGroupId]) -> Vec<SecurityGroupId> {
+    let groups = &port.security_groups;
+    let is_default =
+        default_groups.len() == groups.len() && default_groups.iter().all(|group| groups.contains(group));
+    if is_default { Vec::new() } else { groups.clone() }
 }
 
 #[cfg(test)]

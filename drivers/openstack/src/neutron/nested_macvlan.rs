@@ -14,7 +14,6 @@ use super::translate::{self, PortAttachment};
 use super::wire::{KURYR_OWNER, PortBody};
 use crate::error::DriverResult;
 use crate::mark::{Nesting, Parent, PortMark};
-use crate::subnets::SubnetMap;
 
 const READ: &str = "read the addresses of a port";
 
@@ -86,17 +85,15 @@ impl PodVifDriver for NestedMacvlanDriver {
     async fn vifs(&self, owner: Option<&Owner>) -> DriverResult<Vec<Owned<Vif>>> {
         let mut marked = self.ports.marked(owner).await?;
         marked.retain(|(mark, _)| mark.parent_port().is_some());
-        let vif = |_: &PortMark, port: &PortBody, subnets: &SubnetMap| Vif {
-            active: false,
-            ..translate::listed(port, subnets, PortAttachment::Macvlan)
-        };
-        self.ports.vifs(marked, vif).await
+        let mut vifs = self.ports.vifs(&marked, |_| PortAttachment::Macvlan).await?;
+        for vif in &mut vifs {
+            vif.resource.active = false;
+        }
+        Ok(vifs)
     }
 
     async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
         let ports = self.ports.kuryr_ports(KURYR_OWNER).await?;
-        self.ports
-            .vifs(ports, |_, port, subnets| translate::listed(port, subnets, PortAttachment::Macvlan))
-            .await
+        self.ports.vifs(&ports, |_| PortAttachment::Macvlan).await
     }
 }

@@ -1,9 +1,10 @@
 //! The driver `nested-vlan`: each pod has a subport of the trunk of its node. The VIF pool `nested` keeps such subports ready for new pods.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::slice;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -13,18 +14,18 @@ use staffetta_driver::{
 };
 use tracing::info;
 
-use super::activation::{ActivationStatus, Activations, MIN_INTERVAL, Repair, SUBPORT_FIELDS};
-use super::bulk::{PooledPort, all_failed, create_batch, failed};
+use super::activation::{ActivationOutcome, Activations, MIN_INTERVAL, Repair, SUBPORT_FIELDS};
+use super::bulk::{all_failed, create_batch, failed};
 use super::nodes::host_of;
 use super::options::PodVifNestedOptions;
-use super::ownership::PortOwnership;
+use super::ownership::{PortOwnership, missing};
 use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, PortAttachment};
 use super::trunks::Trunks;
 use super::wire::{PortBody, SUBPORT_OWNER};
 use crate::error::{DriverResult, StepName};
-use crate::mark::{Nesting, Parent, PortMark};
-use crate::subnets::SubnetMap;
+use crate::mark::{Nesting, Parent};
+use crate::poll::PollState;
 
 const REPAIR: StepName = "add a subport to its trunk again";
 
@@ -45,28 +46,35 @@ impl NestedVlanDriver {
         Self { ports, trunks, activations }
     }
 
-    /// Removes subports from the trunk of `nesting` and deletes them. Their VLAN ids, which `vlans` contains, become free. Returns the
-    /// ports that could not be deleted, with their errors.
-    async fn delete_subports(
-        &self,
-        nesting: &Nesting,
-        ids: &[VifId],
-        vlans: &HashMap<VifId, u16>,
-    ) -> Vec<(VifId, DriverError)> {
+    /// Removes subports from the trunk of `nesting` and deletes them. Returns the ports that could not be deleted, with their errors.
+    async fn delete_subports(&self, nesting: &Nesting, ids: &[VifId]) -> Vec<(VifId, DriverError)> {
         if let Parent::Trunk { id, .. } = &nesting.parent
             && let Err(error) = self.trunks.detach(nesting.host, id, ids).await
         {
             return ids.iter().map(|id| (id.clone(), error.clone())).collect();
         }
-        let deletions = ids.iter().map(|id| async move {
-            if let Err(error) = self.ports.delete(id).await {
-                return Some((id.clone(), error.into()));
-            }
+        for id in ids {
             self.activations.forget(id);
-            self.trunks.release(nesting.host, vlans.get(id).copied());
-            None
+        }
+        self.ports.delete_all(ids.iter().cloned()).await
+    }
+
+    /// Lists the ports with the ownership mark of this cluster that are to be subports, or only those of `owner`, with the VLAN ids of those
+    /// that are on their trunks. The VLAN ids in the marks of the others are reserved.
+    async fn subports(&self, owner: Option<&Owner>) -> DriverResult<(Vec<MarkedPort>, HashMap<VifId, u16>)> {
+        let mut marked = self.ports.marked(owner).await?;
+        marked.retain(|(mark, _)| mark.trunk().is_some());
+        let ids: BTreeSet<&str> = marked.iter().filter_map(|(mark, _)| Some(mark.trunk()?.0)).collect();
+        let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
+        // Trunks are read after the ports, so that a port without a trunk had none when it was listed.
+        let vlans = self.trunks.subports(&ids).await?;
+        let detached = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
+        let reserved = detached.filter_map(|(mark, _)| {
+            let (trunk, vlan) = mark.trunk()?;
+            Some((trunk.to_owned(), vlan?))
         });
-        join_all(deletions).await.into_iter().flatten().collect()
+        self.trunks.set_reserved(reserved, owner.is_none());
+        Ok((marked, vlans))
     }
 
     /// Creates up to `count` pooled subports: one call creates the ports, and one adds them to the trunk of the node at `host`.
@@ -110,7 +118,7 @@ impl NestedVlanDriver {
     /// Adds a port to its trunk if it is not a subport of it. With `redo`, a port that is a subport is removed and added again.
     async fn repair(&self, vif: &Vif, redo: bool) -> DriverResult<()> {
         let Some(vlan) = vlan_of(vif) else { return Ok(()) };
-        let nesting = self.ports.nesting(&vif.id).await?;
+        let nesting = self.ports.recorded(&vif.id).and_then(|mark| mark.nesting);
         let Some(Nesting { host, parent: Parent::Trunk { id: trunk, .. } }) = nesting else { return Ok(()) };
         let attached = self.trunks.subports(slice::from_ref(&trunk)).await?.contains_key(&vif.id);
         if attached && !redo {
@@ -122,19 +130,17 @@ impl NestedVlanDriver {
         }
         let subports = [(vif.id.clone(), vlan)];
         match self.ports.neutron.add_subports(REPAIR, &trunk, &subports).await {
-            Ok(()) => self.trunks.set_attached(host, vlan),
             // It was added meanwhile; the next poll shows it.
-            Err(error) if error.is("TrunkPortInUse") => {}
+            Err(error) if error.is("TrunkPortInUse") => Ok(()),
             Err(error) if error.is("DuplicateSubPort") => {
                 let detail = format!(
                     "port {} is not a subport, and another port has its VLAN {vlan} on the trunk {trunk}",
                     vif.id
                 );
-                return Err(DriverError::new(Reason::NotFound, REPAIR).detail(detail));
+                Err(DriverError::new(Reason::NotFound, REPAIR).detail(detail))
             }
-            Err(error) => return Err(error.into()),
+            result => Ok(result?),
         }
-        Ok(())
     }
 }
 
@@ -149,8 +155,7 @@ impl PodVifDriver for NestedVlanDriver {
         let port = self.ports.create(port).await?;
         let attached = self.trunks.attach(host, reservation, slice::from_ref(&port.id)).await;
         let vif = attached.and_then(|vlans| {
-            let vlan = vlans.get(&port.id).copied().unwrap_or_default();
-            translate::vif_in(&port, &request.subnets, PortAttachment::Vlan(vlan))
+            translate::vif_in(&port, &request.subnets, PortAttachment::Vlan(vlans[&port.id]))
         });
         match vif {
             Ok(vif) => {
@@ -170,8 +175,7 @@ impl PodVifDriver for NestedVlanDriver {
             // The ports of Kuryr do not name their trunk.
             PortOwnership::Owned(None) => Ok(self.ports.delete(&vif.id).await?),
             PortOwnership::Owned(Some(nesting)) => {
-                let vlans = HashMap::from_iter(vlan_of(vif).map(|vlan| (vif.id.clone(), vlan)));
-                let left = self.delete_subports(&nesting, slice::from_ref(&vif.id), &vlans).await;
+                let left = self.delete_subports(&nesting, slice::from_ref(&vif.id)).await;
                 left.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
             }
         }
@@ -179,39 +183,33 @@ impl PodVifDriver for NestedVlanDriver {
 
     async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<Activation> {
         self.ports.check_owner(owner, vif).await?;
-        let (poll_after, repair) = match self.activations.status(vif).await? {
-            ActivationStatus::Active => {
+        let (poll_after, waited) = match self.activations.state(&vif.id).await? {
+            PollState::Pending { poll_after, waited } => (poll_after, waited),
+            PollState::Final(ActivationOutcome::Missing) => return Err(missing(vif)),
+            PollState::Final(ActivationOutcome::Active) => {
                 return Ok(Activation::Active(Vif { active: true, ..vif.clone() }));
             }
-            ActivationStatus::Down { poll_after, repair } => (poll_after, repair),
             // The binding of subports is not polled.
-            ActivationStatus::Failed => (MIN_INTERVAL, Repair::None),
+            PollState::Final(ActivationOutcome::BindingFailed) => (MIN_INTERVAL, Duration::ZERO),
         };
+        let repair = self.activations.next_repair(&vif.id, waited);
         if repair != Repair::None {
-            // Recorded before the calls: if they are interrupted, the port is on no trunk.
-            self.activations.set_repaired(&vif.id, false);
             self.repair(vif, repair == Repair::Redo).await?;
-            self.activations.set_repaired(&vif.id, true);
+            self.activations.set_repaired(&vif.id);
         }
         Ok(Activation::NotYet { poll_after })
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> DriverResult<Vec<Owned<Vif>>> {
-        let mut marked = self.ports.marked(owner).await?;
-        marked.retain(|(mark, _)| mark.trunk().is_some());
-        let vlans = self.trunks.subports(&trunks_of(&marked)).await?;
-        self.reserve(&marked, &vlans, owner.is_none());
-        self.marked_vifs(marked, &vlans).await
+        let (marked, vlans) = self.subports(owner).await?;
+        self.ports.vifs(&marked, |marked| attachment(marked, &vlans)).await
     }
 
     async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
         let mut ports = self.ports.kuryr_ports(SUBPORT_OWNER).await?;
         let vlans = if ports.is_empty() { HashMap::new() } else { self.trunks.all_subports().await? };
         ports.retain(|(_, port)| vlans.contains_key(&port.id));
-        let vif = |_: &PortMark, port: &PortBody, subnets: &SubnetMap| {
-            translate::listed(port, subnets, PortAttachment::Vlan(vlans[&port.id]))
-        };
-        self.ports.vifs(ports, vif).await
+        self.ports.vifs(&ports, |marked| attachment(marked, &vlans)).await
     }
 
     fn vif_returned(&self, vif: &VifId) {
@@ -244,39 +242,20 @@ impl BulkVifDriver for NestedVlanDriver {
             Ok(pooled) => pooled,
             Err(error) => return all_failed(vifs, &error),
         };
-        let vlans: HashMap<VifId, u16> =
-            vifs.iter().filter_map(|vif| Some((vif.id.clone(), vlan_of(vif)?))).collect();
-        let mut by_trunk: BTreeMap<String, (Nesting, Vec<VifId>)> = BTreeMap::new();
+        let mut by_trunk: HashMap<Nesting, Vec<VifId>> = HashMap::new();
         for (id, nesting) in pooled {
-            let Some(nesting) = nesting else { continue };
-            if let Parent::Trunk { id: trunk, .. } = &nesting.parent {
-                by_trunk.entry(trunk.clone()).or_insert_with(|| (nesting.clone(), Vec::new())).1.push(id);
+            if let Some(nesting) = nesting {
+                by_trunk.entry(nesting).or_default().push(id);
             }
         }
-        let trunks = by_trunk.values();
-        join_all(trunks.map(|(nesting, ids)| self.delete_subports(nesting, ids, &vlans))).await.concat()
+        join_all(by_trunk.iter().map(|(nesting, ids)| self.delete_subports(nesting, ids))).await.concat()
     }
 
     async fn list_vifs(&self) -> DriverResult<PooledVifList> {
         let cutoff = self.ports.batches.cutoff();
-        let mut marked = self.ports.marked(None).await?;
-        marked.retain(|(mark, _)| mark.trunk().is_some());
-        // Trunks are read after the ports, so that a port without a trunk had none when it was listed.
-        let vlans = self.trunks.subports(&trunks_of(&marked)).await?;
-        self.reserve(&marked, &vlans, true);
-        let (pooled, owned): (Vec<_>, Vec<_>) =
-            marked.into_iter().partition(|(mark, _)| mark.owner().is_none());
-        let convert = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
-            let vlan = vlans.get(&port.id);
-            let vif = match vlan {
-                Some(vlan) => translate::listed(port, subnets, PortAttachment::Vlan(*vlan)),
-                None => translate::incomplete(port, subnets),
-            };
-            let host = mark.nesting.as_ref()?.host.to_string();
-            Some(PooledPort { host, vif, complete: vlan.is_some() })
-        };
-        let owned = self.marked_vifs(owned, &vlans).await?;
-        Ok(PooledVifList { owned, ..self.ports.pooled_vifs(pooled, cutoff, convert).await? })
+        let (marked, vlans) = self.subports(None).await?;
+        let is_complete = |port: &PortBody| vlans.contains_key(&port.id);
+        self.ports.pooled_vifs(marked, cutoff, |marked| attachment(marked, &vlans), is_complete).await
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {
@@ -284,38 +263,11 @@ impl BulkVifDriver for NestedVlanDriver {
     }
 }
 
-impl NestedVlanDriver {
-    /// Reserves the VLANs in the marks of ports that are not on their trunks yet. `all` is `true` if `marked` contains all ports of the
-    /// cluster.
-    fn reserve(&self, marked: &[MarkedPort], vlans: &HashMap<VifId, u16>, all: bool) {
-        let detached = marked.iter().filter(|(_, port)| !vlans.contains_key(&port.id));
-        let reserved = detached.filter_map(|(mark, _)| {
-            let (trunk, vlan) = mark.trunk()?;
-            Some((trunk.to_owned(), vlan?))
-        });
-        self.trunks.set_reserved(reserved, all);
-    }
-
-    /// Converts ports to VIFs with their owners. `vlans` are the VLANs of the ports that are on their trunks.
-    async fn marked_vifs(
-        &self,
-        marked: Vec<MarkedPort>,
-        vlans: &HashMap<VifId, u16>,
-    ) -> DriverResult<Vec<Owned<Vif>>> {
-        let vif = |mark: &PortMark, port: &PortBody, subnets: &SubnetMap| {
-            let reserved = mark.trunk().and_then(|(_, vlan)| vlan);
-            // A port that is not on its trunk yet is added with the VLAN in its mark.
-            let vlan = vlans.get(&port.id).copied().or(reserved).unwrap_or_default();
-            translate::listed(port, subnets, PortAttachment::Vlan(vlan))
-        };
-        self.ports.vifs(marked, vif).await
-    }
-}
-
-/// Returns the ids of the trunks in the ownership marks, each once.
-fn trunks_of(marked: &[MarkedPort]) -> Vec<String> {
-    let trunks: BTreeSet<&str> = marked.iter().filter_map(|(mark, _)| Some(mark.trunk()?.0)).collect();
-    trunks.into_iter().map(str::to_owned).collect()
+/// Returns the attachment of a port. `vlans` are the VLAN ids of the ports that are on their trunks. Any other port is to be added with the
+/// VLAN id in its mark.
+fn attachment((mark, port): &MarkedPort, vlans: &HashMap<VifId, u16>) -> PortAttachment<'static> {
+    let reserved = mark.trunk().and_then(|(_, vlan)| vlan);
+    PortAttachment::Vlan(vlans.get(&port.id).copied().or(reserved).unwrap_or_default())
 }
 
 /// Returns the VLAN id of a nested VIF; `None` for a VIF of another class.

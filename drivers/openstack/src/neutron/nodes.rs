@@ -42,11 +42,6 @@ impl<T> NodePorts<T> {
         cell.get_or_try_init(|| async { derive(self.find(host).await?).map(Arc::new) }).await.cloned()
     }
 
-    /// Returns the cached value of the node at `host`, if there is one.
-    pub(crate) fn known(&self, host: IpAddr) -> Option<Arc<T>> {
-        self.cache.get(&host)?.get().cloned()
-    }
-
     /// Removes the cached value of the node at `host`.
     pub(crate) fn forget(&self, host: IpAddr) {
         self.cache.remove(&host);

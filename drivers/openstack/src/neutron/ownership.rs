@@ -54,7 +54,6 @@ impl MarkedPorts {
     /// Returns an error if the port of `vif` belongs neither to `owner` nor to a pool of this cluster: [`Reason::NotFound`] if it does not
     /// exist, otherwise [`Reason::Refused`]. The port is read only if its ownership mark is not cached.
     pub(crate) async fn check_owner(&self, owner: &Owner, vif: &Vif) -> DriverResult<()> {
-        check_id(vif)?;
         match self.ownership(owner, vif).await? {
             PortOwnership::Owned(_) | PortOwnership::Pooled => Ok(()),
             PortOwnership::Missing => Err(missing(vif)),
@@ -95,18 +94,10 @@ impl MarkedPorts {
     }
 }
 
-/// Returns an error if the id of a VIF does not have the form of a port id. The id comes from an annotation, which users can change.
-fn check_id(vif: &Vif) -> DriverResult<()> {
-    if is_well_formed(vif.id.as_str()) {
-        return Ok(());
-    }
-    let detail = format!("`{}` is not the id of a port", vif.id.as_str().escape_debug());
-    Err(DriverError::new(Reason::NotFound, READ_STATUS).detail(detail))
-}
-
-/// Returns the error of a VIF whose port does not exist any more.
+/// Returns the error of a VIF whose port does not exist. The id of the port may come from an annotation, which can contain anything.
 pub(super) fn missing(vif: &Vif) -> DriverError {
-    DriverError::new(Reason::NotFound, READ_STATUS).detail(format!("port {} was deleted", vif.id))
+    let detail = format!("port {} does not exist", vif.id.as_str().escape_debug());
+    DriverError::new(Reason::NotFound, READ_STATUS).detail(detail)
 }
 
 /// Determines if the pod with this UID owns the port with this ownership mark.

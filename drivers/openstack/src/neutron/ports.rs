@@ -1,6 +1,6 @@
 //! The ports of pods and pools with the ownership mark of a cluster: their creation, lists, ownership and deletion.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::api::NeutronApi;
 use super::batches::BatchRegistry;
 use super::creation::PortCreator;
 use super::options::PortOptions;
+use super::translate::{self, PortAttachment};
 use super::wire::{AddressPair, DEVICE_OWNER, NewPort, PortBody, SUBPORT_OWNER, VIF_FIELDS};
 use crate::cached::Cached;
 use crate::cloud::Cloud;
@@ -31,7 +32,8 @@ use crate::text::{self, is_well_formed};
 const GROUP_TTL: Duration = Duration::from_secs(300);
 /// The maximum number of pods in one list request. A tag has about 50 characters, so the request stays below 4 KiB.
 const MAX_PODS: usize = 40;
-const LIST: StepName = "list the ports of this cluster";
+/// The operation that errors name when the ports of this cluster cannot be listed.
+pub(super) const LIST: StepName = "list the ports of this cluster";
 
 /// Returns the filter that selects the ports of staffetta in all clusters, and all subports, by `device_owner`.
 pub(super) fn device_owner_filter() -> Vec<(&'static str, String)> {
@@ -216,32 +218,27 @@ impl MarkedPorts {
         let step = "list the ports without a tag";
         let untagged = self.neutron.ports(step, &filter, "id project_id description").await?;
         let ours = untagged.iter().filter_map(|port| Some((self.mark_of(port)?, &port.id)));
-        let tags = ours.map(|(mark, id)| async move {
-            // The tag of the cluster is added last: it says that the port has all tags.
-            for tag in mark.tags().iter().rev() {
-                self.neutron.tag_port("tag a port that was created without tags", id, tag).await?;
-            }
-            Ok(())
-        });
+        let step = "tag a port that was created without tags";
+        let tags = ours.map(|(mark, id)| async move { self.neutron.add_tags(step, id, &mark).await });
         Ok(join_all(tags).await.into_iter().collect::<Result<()>>()?)
     }
 
-    /// Converts ports to VIFs with their owners. `vif` converts one port, and gets the subnets of all ports.
-    pub(crate) async fn vifs(
+    /// Converts ports to VIFs with their owners, in the same order. `attachment` returns the way in which a port is attached to its node.
+    pub(crate) async fn vifs<'a>(
         &self,
-        marked: Vec<MarkedPort>,
-        vif: impl Fn(&PortMark, &PortBody, &SubnetMap) -> Vif,
+        marked: &[MarkedPort],
+        attachment: impl Fn(&MarkedPort) -> PortAttachment<'a>,
     ) -> DriverResult<Vec<Owned<Vif>>> {
-        let subnets = self.subnets(&marked).await?;
-        let owned = |(mark, port): (PortMark, PortBody)| Owned {
-            resource: vif(&mark, &port, &subnets),
-            owner: mark.owner().cloned(),
+        let subnets = self.subnets(marked).await?;
+        let owned = |marked: &MarkedPort| Owned {
+            resource: translate::listed(&marked.1, &subnets, attachment(marked)),
+            owner: marked.0.owner().cloned(),
         };
-        Ok(marked.into_iter().map(owned).collect())
+        Ok(marked.iter().map(owned).collect())
     }
 
     /// Reads the subnets of these ports. Subnets that do not exist any more are missing in the result.
-    pub(super) async fn subnets(&self, ports: &[MarkedPort]) -> DriverResult<SubnetMap> {
+    async fn subnets(&self, ports: &[MarkedPort]) -> DriverResult<SubnetMap> {
         let fixed_ips = ports.iter().flat_map(|(_, port)| &port.fixed_ips);
         let ids: HashSet<&SubnetId> = fixed_ips.map(|fixed| &fixed.subnet_id).collect();
         let reads = ids.into_iter().map(|id| async move { (id, self.subnets.subnet(id).await) });
@@ -262,20 +259,6 @@ impl MarkedPorts {
         self.default_groups.get(project, || self.neutron.default_group(step, project.as_str())).await
     }
 
-    /// Returns the default security groups of the projects of these ports, by project.
-    pub(super) async fn all_default_groups(
-        &self,
-        ports: &[MarkedPort],
-    ) -> Result<HashMap<ProjectId, Vec<SecurityGroupId>>> {
-        let mut groups = HashMap::new();
-        for (_, PortBody { project_id, .. }) in ports {
-            if !groups.contains_key(project_id) {
-                groups.insert(project_id.clone(), self.default_groups(LIST, project_id).await?);
-            }
-        }
-        Ok(groups)
-    }
-
     /// Returns the project of a port, or `None` if the port does not exist. The port is read only if its project is not cached.
     pub(super) async fn project(&self, step: StepName, id: &VifId) -> Result<Option<ProjectId>> {
         let recorded = self.records.get(id).map(|record| record.project.clone());
@@ -293,17 +276,6 @@ impl MarkedPorts {
     /// Returns the cached address pairs of a port that has a parent port; none for any other port.
     pub(super) fn recorded_pairs(&self, id: &VifId) -> Vec<AddressPair> {
         self.records.get(id).map(|record| record.pairs.clone()).unwrap_or_default()
-    }
-
-    /// Returns the node and the parent of a nested port of this cluster, or `None` for any other port. The port is read only if its
-    /// ownership mark is not cached.
-    pub(crate) async fn nesting(&self, id: &VifId) -> DriverResult<Option<Nesting>> {
-        if !self.records.contains_key(id)
-            && let Some(port) = self.neutron.port("read the parent of a port", id).await?
-        {
-            self.record([&port]);
-        }
-        Ok(self.recorded(id).and_then(|mark| mark.nesting))
     }
 
     /// Returns the ids of those VIFs whose ports belong to a pool, each with the node and the parent of a nested port. Ports whose mark is

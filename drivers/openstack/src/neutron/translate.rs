@@ -7,7 +7,7 @@ use staffetta_driver::{
 use tracing::warn;
 
 use super::wire::{PortBody, VifDetails};
-use crate::error::DriverResult;
+use crate::error::{DriverResult, StepName};
 use crate::subnets::SubnetMap;
 
 /// The length to which interface names are truncated. Linux allows 15 characters; Neutron's agents truncate
@@ -61,15 +61,11 @@ fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Driver
         DriverError::new(Reason::Refused, STEP).detail(format!("port {}", port.id)).because(error)
     })?;
     let mut vif = unclassified_vif(port, subnets, address);
+    let vif_name = interface("tap", port.id.as_str());
     match kind {
         PortAttachment::Bound { ovs_bridge } => bind(&mut vif, port, ovs_bridge)?,
-        PortAttachment::Vlan(vlan_id) => {
-            let vif_name = interface("tap", port.id.as_str());
-            vif.class = VifClass::VlanNested { vif_name, vlan_id };
-        }
-        PortAttachment::Macvlan => {
-            vif.class = VifClass::MacvlanNested { vif_name: interface("tap", port.id.as_str()) }
-        }
+        PortAttachment::Vlan(vlan_id) => vif.class = VifClass::VlanNested { vif_name, vlan_id },
+        PortAttachment::Macvlan => vif.class = VifClass::MacvlanNested { vif_name },
     }
     Ok(vif)
 }
@@ -85,13 +81,8 @@ pub(crate) fn vif_in(port: &PortBody, subnets: &[Subnet], kind: PortAttachment<'
 pub(crate) fn listed(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Vif {
     vif(port, subnets, kind).unwrap_or_else(|error| {
         warn!(port = %port.id, %error, "a port of this cluster cannot be bound by any node");
-        incomplete(port, subnets)
+        unclassified_vif(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
     })
-}
-
-/// Converts a port that no node can use to a VIF of the class `VIFUnbindable`.
-pub(crate) fn incomplete(port: &PortBody, subnets: &SubnetMap) -> Vif {
-    unclassified_vif(port, subnets, port.mac_address.parse().unwrap_or(MacAddress([0; 6])))
 }
 
 /// Returns the VIF of a port with the class `VIFUnbindable`. The caller replaces the class if a node can use the port.
@@ -113,8 +104,6 @@ fn unclassified_vif(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -
 
 /// Sets the class and the plugin of the VIF according to the port's binding. Kuryr uses the same classes.
 fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
-    let refused =
-        |reason, text: &str| Err(DriverError::new(reason, STEP).detail(format!("port {}: {text}", port.id)));
     let details = &port.vif_details;
     vif.has_traffic_filtering = details.port_filter;
     match port.vif_type.as_deref() {
@@ -138,15 +127,21 @@ fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
             vif.network.should_provide_bridge = true;
         }
         Some(other) => {
-            return refused(Reason::Unsupported, &format!("the VIF type `{other}` is not supported"));
+            let detail = format!("port {}: the VIF type `{other}` is not supported", port.id);
+            return Err(DriverError::new(Reason::Unsupported, STEP).detail(detail));
         }
-        None => {
-            let hidden =
-                "Neutron does not show its binding; the user needs a role that may see it, such as `service`";
-            return refused(Reason::Refused, hidden);
-        }
+        None => return Err(hidden_binding(STEP, port)),
     }
     Ok(())
+}
+
+/// Returns the error of a port whose binding Neutron does not show.
+pub(crate) fn hidden_binding(step: StepName, port: &PortBody) -> DriverError {
+    let detail = format!(
+        "Neutron does not show the binding of port {}; the user needs a role that may see it, such as `service`",
+        port.id
+    );
+    DriverError::new(Reason::Refused, step).detail(detail)
 }
 
 /// Returns the class of a port that is plugged into an Open vSwitch bridge.

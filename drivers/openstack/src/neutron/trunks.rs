@@ -28,7 +28,7 @@ pub(crate) struct Trunks {
     neutron: NeutronApi,
     nodes: NodePorts<NodeTrunk>,
     /// For each trunk, the VLAN ids in the ownership marks of ports that are not its subports yet.
-    reserved: Mutex<HashMap<String, Arc<BTreeSet<u16>>>>,
+    reserved: Mutex<HashMap<String, BTreeSet<u16>>>,
 }
 
 /// The trunk of a node, with its VLAN ids.
@@ -57,8 +57,19 @@ impl Trunks {
     /// has no trunk, and `Quota` if no VLAN id is free.
     pub(crate) async fn reserve_vlans(&self, host: IpAddr, count: usize) -> DriverResult<VlanReservation> {
         let trunk = self.nodes.of(host, trunk_of).await?;
-        trunk.vlans().set_reserved(lock(&self.reserved).get(&trunk.id).cloned().unwrap_or_default());
-        trunk.reserve(count)
+        let reservation = self.reserve(&trunk, count);
+        if reservation.is_ok() {
+            return reservation;
+        }
+        // The ids of subports that were deleted since the last read are free.
+        self.read(&trunk).await?;
+        self.reserve(&trunk, count)
+    }
+
+    /// Reserves VLAN ids on a trunk, except those in the ownership marks of ports that are not subports yet.
+    fn reserve(&self, trunk: &Arc<NodeTrunk>, count: usize) -> DriverResult<VlanReservation> {
+        let reserved = lock(&self.reserved);
+        trunk.reserve(count, reserved.get(&trunk.id).unwrap_or(&BTreeSet::new()))
     }
 
     /// Records the VLAN ids in the ownership marks of ports that are not subports yet, each with the id of its trunk. With `all`, these
@@ -69,14 +80,7 @@ impl Trunks {
             reserved.clear();
         }
         for (trunk, vlan) in vlans {
-            Arc::make_mut(reserved.entry(trunk).or_default()).insert(vlan);
-        }
-    }
-
-    /// Records that a subport with this VLAN id was added to the trunk of the node at `host`.
-    pub(crate) fn set_attached(&self, host: IpAddr, vlan: u16) {
-        if let Some(trunk) = self.nodes.known(host) {
-            trunk.vlans().set_attached(vlan);
+            reserved.entry(trunk).or_default().insert(vlan);
         }
     }
 
@@ -91,8 +95,9 @@ impl Trunks {
         mut reservation: VlanReservation,
         ports: &[VifId],
     ) -> DriverResult<HashMap<VifId, u16>> {
-        let mut last = None;
-        for _ in 0..MAX_ATTEMPTS {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
             let subports: Vec<_> = ports.iter().cloned().zip(reservation.vlans.iter().copied()).collect();
             let trunk = Arc::clone(&reservation.trunk);
             let error = match self.neutron.add_subports(ATTACH, &trunk.id, &subports).await {
@@ -123,14 +128,15 @@ impl Trunks {
             if unclear || !attached.is_empty() {
                 return Err(DriverError::from(error).maybe_applied());
             }
+            if attempts == MAX_ATTEMPTS {
+                return Err(error.into());
+            }
             // The new VLANs are reserved before the old ones are released, so that they differ.
-            reservation = trunk.reserve(ports.len())?;
+            reservation = self.reserve(&trunk, ports.len())?;
             if reservation.vlans.len() < ports.len() {
                 return Err(trunk_full(&trunk.id));
             }
-            last = Some(error);
         }
-        Err(last.map_or_else(|| trunk_full(&reservation.trunk.id), DriverError::from))
     }
 
     /// Removes the ports from the trunk of the node at `host`. Ports that are not subports of the trunk, or a trunk that does not exist,
@@ -150,15 +156,6 @@ impl Trunks {
             result => result?,
         }
         Ok(())
-    }
-
-    /// Records that the subports with these VLAN ids on the trunk of the node at `host` were deleted, so that
-    /// the ids are free again.
-    pub(crate) fn release(&self, host: IpAddr, vlans: impl IntoIterator<Item = u16>) {
-        if let Some(trunk) = self.nodes.known(host) {
-            let mut pool = trunk.vlans();
-            vlans.into_iter().for_each(|vlan| pool.release(vlan));
-        }
     }
 
     /// Reads the VLAN ids of all subports of these trunks.
@@ -186,10 +183,11 @@ fn vlans_of(trunks: Vec<TrunkBody>) -> HashMap<VifId, u16> {
 }
 
 impl NodeTrunk {
-    /// Reserves at least one and up to `count` VLAN ids. If none is free, the error is `Quota`, with a retry delay.
-    pub(crate) fn reserve(self: &Arc<Self>, count: usize) -> DriverResult<VlanReservation> {
+    /// Reserves at least one and up to `count` VLAN ids that are not among `reserved`. If none is free, the error is `Quota`, with a retry
+    /// delay.
+    fn reserve(self: &Arc<Self>, count: usize, reserved: &BTreeSet<u16>) -> DriverResult<VlanReservation> {
         let mut pool = self.vlans();
-        let vlans: Vec<u16> = std::iter::from_fn(|| pool.reserve()).take(count).collect();
+        let vlans: Vec<u16> = std::iter::from_fn(|| pool.reserve(reserved)).take(count).collect();
         drop(pool);
         let reservation = VlanReservation { trunk: Arc::clone(self), vlans };
         if reservation.vlans.is_empty() { Err(trunk_full(&self.id)) } else { Ok(reservation) }
@@ -246,16 +244,16 @@ mod tests {
     #[test]
     fn reserved_vlans_without_a_subport_are_released() {
         let trunk = Arc::new(NodeTrunk { id: "t".into(), vlans: Mutex::new(VlanPool::new([])) });
-        let mut reservation = trunk.reserve(5).unwrap();
+        let mut reservation = trunk.reserve(5, &BTreeSet::new()).unwrap();
         reservation.keep(2);
         drop(reservation);
-        assert_eq!(trunk.reserve(5000).unwrap().vlans.len(), 4094 - 2);
+        assert_eq!(trunk.reserve(5000, &BTreeSet::new()).unwrap().vlans.len(), 4094 - 2);
     }
 
     #[test]
     fn a_full_trunk_is_not_an_exceeded_quota_of_the_project() {
         let trunk = Arc::new(NodeTrunk { id: "t".into(), vlans: Mutex::new(VlanPool::new(1..=4094)) });
-        let full = trunk.reserve(1).map(drop).unwrap_err();
+        let full = trunk.reserve(1, &BTreeSet::new()).map(drop).unwrap_err();
         assert_eq!((full.reason(), full.retry_after()), (Reason::Quota, Some(FULL_RETRY)));
     }
 }

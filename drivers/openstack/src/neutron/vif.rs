@@ -1,7 +1,6 @@
 //! The driver `neutron-vif`: each pod has a port that Neutron binds on the pod's node. The VIF pool `neutron` keeps such ports ready for
 //! new pods.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,16 +11,14 @@ use staffetta_driver::{
     PooledVifList, Reason, SecurityGroupId, Subnet, Vif, VifId, VifRequest,
 };
 
-use super::activation::{ActivationStatus, Activations, BOUND_FIELDS, MIN_INTERVAL};
-use super::bulk::{PooledPort, all_failed, create_batch};
-use super::ownership::PortOwnership;
+use super::activation::{ActivationOutcome, Activations, BOUND_FIELDS, MIN_INTERVAL};
+use super::bulk::{all_failed, create_batch};
+use super::ownership::{PortOwnership, missing};
 use super::ports::{MarkedPort, MarkedPorts};
 use super::translate::{self, BindingStatus, PortAttachment};
 use super::wire::{KURYR_OWNER, PortBody, VIF_FIELDS};
 use crate::error::{DriverResult, StepName};
-use crate::mark::PortMark;
-use crate::poll::Coalescer;
-use crate::subnets::SubnetMap;
+use crate::poll::{Coalescer, PollState};
 
 const BIND: StepName = "bind a port on the node";
 
@@ -48,10 +45,11 @@ impl NeutronVifDriver {
 
     /// Returns the VIF of a new port. If no node can bind the port, deletes it and returns an error.
     async fn bound_vif(&self, port: PortBody, subnets: &[Subnet]) -> DriverResult<Vif> {
-        let port = self.bound(port).await?;
-        match translate::vif_in(&port, subnets, self.attachment()) {
+        let id = port.id.clone();
+        let bound = self.bound(port).await;
+        match bound.and_then(|port| translate::vif_in(&port, subnets, self.attachment())) {
             Ok(vif) => Ok(vif),
-            Err(error) => Err(self.ports.delete_unusable(&port.id, error).await),
+            Err(error) => Err(self.ports.delete_unusable(&id, error).await),
         }
     }
 
@@ -70,55 +68,41 @@ impl NeutronVifDriver {
         result
     }
 
-    /// Returns a new port with its binding. The port is read again if it was still unbound in the response that created it. If Neutron has
-    /// not bound the port then either, deletes it and returns an error.
-    async fn bound(&self, port: PortBody) -> DriverResult<PortBody> {
-        let id = port.id.clone();
-        let port = match BindingStatus::of(&port) {
-            BindingStatus::Unbound => match self.reads.call(id.clone(), |ids| self.read(ids)).await {
-                Ok(Some(read)) => PortBody { request_id: port.request_id, ..read },
-                Ok(None) => return Err(not_bound(&port, "it was deleted meanwhile")),
-                Err(error) => return Err(self.ports.delete_unusable(&id, error).await),
-            },
-            _ => port,
-        };
-        let failure = match BindingStatus::of(&port) {
-            BindingStatus::Bound | BindingStatus::Hidden => return Ok(port),
-            BindingStatus::Unbound => "Neutron left it unbound",
+    /// Returns a new port with its binding. The port is read again if it was still unbound in the response that created it. The error is that
+    /// of a port that Neutron has not bound then either.
+    async fn bound(&self, mut port: PortBody) -> DriverResult<PortBody> {
+        if BindingStatus::of(&port) == BindingStatus::Unbound {
+            let read = self.reads.call(port.id.clone(), |ids| self.read(ids)).await?;
+            let read = read.ok_or_else(|| not_bound(&port, "it was deleted meanwhile"))?;
+            port = PortBody { request_id: port.request_id, ..read };
+        }
+        match BindingStatus::of(&port) {
+            BindingStatus::Bound | BindingStatus::Hidden => Ok(port),
+            BindingStatus::Unbound => Err(not_bound(&port, "Neutron left it unbound")),
             BindingStatus::Failed => {
-                "the binding failed; is a network agent alive there, and does it serve the network?"
+                let failure =
+                    "the binding failed; is a network agent alive there, and does it serve the network?";
+                Err(not_bound(&port, failure))
             }
-        };
-        let error = not_bound(&port, failure);
-        Err(self.ports.delete_unusable(&id, error).await)
+        }
     }
 
     /// Reads the ports with these ids. The results are in the order of `ids`, with `None` for a port that does not exist.
     async fn read(&self, ids: Vec<VifId>) -> Vec<DriverResult<Option<PortBody>>> {
-        match self.ports.neutron.ports_by_id("read the binding of ports", &ids, VIF_FIELDS).await {
-            Ok(ports) => {
-                let mut ports: HashMap<VifId, PortBody> =
-                    ports.into_iter().map(|port| (port.id.clone(), port)).collect();
-                ids.iter().map(|id| Ok(ports.remove(id))).collect()
-            }
-            Err(error) => {
-                let error = DriverError::from(error);
-                ids.iter().map(|_| Err(error.clone())).collect()
-            }
-        }
+        let read = self.ports.neutron.ports_by_id("read the binding of ports", &ids, VIF_FIELDS).await;
+        let port = |id: &VifId| -> DriverResult<Option<PortBody>> {
+            let mut ports = read.as_ref().map_err(|error| DriverError::from(error.clone()))?.iter();
+            Ok(ports.find(|port| port.id == *id).cloned())
+        };
+        ids.iter().map(port).collect()
     }
 
-    /// Makes Neutron repeat a failed binding, by setting the host of the port again. If the port does not have the ownership mark of this
-    /// cluster, it is not changed, and an error is returned.
+    /// Makes Neutron repeat the failed binding of a port of this pod or of a pool, by setting the host of the port again.
     async fn bind_again(&self, id: &VifId) -> DriverResult<()> {
-        let ports = &self.ports;
-        let Some(port) = ports.neutron.port("read the host of a port", id).await? else { return Ok(()) };
-        if ports.mark_of(&port).is_none() {
-            let reason = "the binding failed, and the port does not belong to this cluster";
-            return Err(not_bound(&port, reason));
-        }
+        let neutron = &self.ports.neutron;
+        let Some(port) = neutron.port("read the host of a port", id).await? else { return Ok(()) };
         let change = json!({ "binding:host_id": port.host });
-        let port = ports.neutron.update_port(BIND, id, &change, None).await?;
+        let port = neutron.update_port(BIND, id, &change, None).await?;
         match BindingStatus::of(&port) {
             BindingStatus::Failed => Err(not_bound(&port, "the binding failed again")),
             _ => Ok(()),
@@ -137,33 +121,37 @@ impl PodVifDriver for NeutronVifDriver {
 
     async fn release_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<()> {
         self.activations.forget(&vif.id);
-        match self.ports.ownership(owner, vif).await? {
-            PortOwnership::Owned(_) => Ok(self.ports.delete(&vif.id).await?),
-            PortOwnership::Missing | PortOwnership::Pooled | PortOwnership::Foreign => Ok(()),
+        if let PortOwnership::Owned(_) = self.ports.ownership(owner, vif).await? {
+            self.ports.delete(&vif.id).await?;
         }
+        Ok(())
     }
 
     async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> DriverResult<Activation> {
         self.ports.check_owner(owner, vif).await?;
-        match self.activations.status(vif).await? {
-            ActivationStatus::Active => Ok(Activation::Active(Vif { active: true, ..vif.clone() })),
-            ActivationStatus::Down { poll_after, .. } => Ok(Activation::NotYet { poll_after }),
-            ActivationStatus::Failed => {
-                self.bind_again(&vif.id).await?;
-                Ok(Activation::NotYet { poll_after: MIN_INTERVAL })
+        let poll_after = match self.activations.state(&vif.id).await? {
+            PollState::Pending { poll_after, .. } => poll_after,
+            PollState::Final(ActivationOutcome::Active) => {
+                return Ok(Activation::Active(Vif { active: true, ..vif.clone() }));
             }
-        }
+            PollState::Final(ActivationOutcome::Missing) => return Err(missing(vif)),
+            PollState::Final(ActivationOutcome::BindingFailed) => {
+                self.bind_again(&vif.id).await?;
+                MIN_INTERVAL
+            }
+        };
+        Ok(Activation::NotYet { poll_after })
     }
 
     async fn vifs(&self, owner: Option<&Owner>) -> DriverResult<Vec<Owned<Vif>>> {
         let mut marked = self.ports.marked(owner).await?;
         marked.retain(|(mark, _)| mark.nesting.is_none());
-        self.ports.vifs(marked, |_, port, subnets| translate::listed(port, subnets, self.attachment())).await
+        self.ports.vifs(&marked, |_| self.attachment()).await
     }
 
     async fn unmarked_vifs(&self) -> DriverResult<Vec<Owned<Vif>>> {
         let ports = self.ports.kuryr_ports(KURYR_OWNER).await?;
-        self.ports.vifs(ports, |_, port, subnets| translate::listed(port, subnets, self.attachment())).await
+        self.ports.vifs(&ports, |_| self.attachment()).await
     }
 
     fn vif_returned(&self, vif: &VifId) {
@@ -187,45 +175,29 @@ impl BulkVifDriver for NeutronVifDriver {
 
     async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)> {
         match self.ports.pooled(vifs).await {
-            Ok(pooled) => {
-                let left = self.ports.delete_all(pooled.into_iter().map(|(id, _)| id)).await;
-                left.into_iter().map(|(id, error)| (id, error.into())).collect()
-            }
+            Ok(pooled) => self.ports.delete_all(pooled.into_iter().map(|(id, _)| id)).await,
             Err(error) => all_failed(vifs, &error),
         }
     }
 
     async fn list_vifs(&self) -> DriverResult<PooledVifList> {
         let cutoff = self.ports.batches.cutoff();
-        let marked = self.ports.marked(None).await?.into_iter().filter(|(mark, _)| mark.nesting.is_none());
-        let (pooled, owned): (Vec<_>, Vec<_>) = marked.partition(|(mark, _)| mark.owner().is_none());
-        let is_hidden = |(_, port): &&MarkedPort| BindingStatus::of(port) == BindingStatus::Hidden;
-        if let Some((_, port)) = pooled.iter().find(is_hidden) {
-            return Err(hidden_binding(port));
-        }
-        let listed =
-            |port: &PortBody, subnets: &SubnetMap| translate::listed(port, subnets, self.attachment());
-        let convert = |_: &PortMark, port: &PortBody, subnets: &SubnetMap| {
-            let vif = listed(port, subnets);
-            let complete = BindingStatus::of(port) == BindingStatus::Bound;
-            Some(PooledPort { host: port.host.clone(), vif, complete })
+        let mut marked = self.ports.marked(None).await?;
+        marked.retain(|(mark, _)| mark.nesting.is_none());
+        // Without the binding, all ports would count as incomplete.
+        let is_hidden = |(mark, port): &&MarkedPort| {
+            mark.owner().is_none() && BindingStatus::of(port) == BindingStatus::Hidden
         };
-        let owned = self.ports.vifs(owned, |_, port, subnets| listed(port, subnets)).await?;
-        Ok(PooledVifList { owned, ..self.ports.pooled_vifs(pooled, cutoff, convert).await? })
+        if let Some((_, port)) = marked.iter().find(is_hidden) {
+            return Err(translate::hidden_binding("list the pooled ports", port));
+        }
+        let is_complete = |port: &PortBody| BindingStatus::of(port) == BindingStatus::Bound;
+        self.ports.pooled_vifs(marked, cutoff, |_| self.attachment(), is_complete).await
     }
 
     fn is_active_unbound(&self, _: &Vif) -> bool {
         false
     }
-}
-
-/// Returns the error of a list that does not show if ports are bound. Without this error, all ports would count as incomplete.
-fn hidden_binding(port: &PortBody) -> DriverError {
-    let detail = format!(
-        "Neutron does not show the binding of port {}; the user needs a role that may see it, such as `service`",
-        port.id
-    );
-    DriverError::new(Reason::Refused, "list the pooled ports").detail(detail)
 }
 
 /// Returns the error of a port that Neutron has not bound on its node.

@@ -2,20 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 /// The VLAN ids that IEEE 802.1Q does not reserve.
 pub(crate) const VLANS: RangeInclusive<u16> = 1..=4094;
 
-/// The VLAN ids of one trunk. A released id is reused as late as possible, so that the node has no packets of its former user left.
+/// The VLAN ids of one trunk. The id of a deleted subport is used again only when no other id is free, so that the node has no packets of its
+/// former user left.
 #[derive(Debug)]
 pub(crate) struct VlanPool {
-    /// The ids of existing subports: those that Neutron listed, and those that this process added since.
+    /// The ids of the subports that Neutron listed, and of those that this process added since. Some of them may have been deleted since.
     used: BTreeSet<u16>,
     /// The ids that this process reserved for subports that it is adding now.
     pending: BTreeSet<u16>,
-    /// The ids in the ownership marks of ports that are not subports yet.
-    reserved: Arc<BTreeSet<u16>>,
     /// The id from which the search for a free id starts.
     next: u16,
 }
@@ -25,21 +23,17 @@ impl VlanPool {
     pub(crate) fn new(used: impl IntoIterator<Item = u16>) -> Self {
         let used = BTreeSet::from_iter(used);
         let next = used.last().map_or(*VLANS.start(), |last| after(*last));
-        Self { used, pending: BTreeSet::new(), reserved: Arc::default(), next }
+        Self { used, pending: BTreeSet::new(), next }
     }
 
-    /// Reserves a free id, or returns `None` if all 4094 are in use.
-    pub(crate) fn reserve(&mut self) -> Option<u16> {
+    /// Reserves an id that no subport has or gets now and that is not among `reserved`. Returns `None` if there is none.
+    pub(crate) fn reserve(&mut self, reserved: &BTreeSet<u16>) -> Option<u16> {
         let mut ids = (self.next..=*VLANS.end()).chain(*VLANS.start()..self.next);
-        let vlan = ids.find(|vlan| self.is_free(*vlan))?;
+        let vlan =
+            ids.find(|vlan| ![&self.used, &self.pending, reserved].iter().any(|ids| ids.contains(vlan)))?;
         self.pending.insert(vlan);
         self.next = after(vlan);
         Some(vlan)
-    }
-
-    /// Replaces the ids in the ownership marks of ports that are not subports yet.
-    pub(crate) fn set_reserved(&mut self, reserved: Arc<BTreeSet<u16>>) {
-        self.reserved = reserved;
     }
 
     /// Records that a subport with this id was added, and ends the reservation of the id.
@@ -53,19 +47,9 @@ impl VlanPool {
         self.pending.remove(&vlan);
     }
 
-    /// Records that the subport with this id was deleted.
-    pub(crate) fn release(&mut self, vlan: u16) {
-        self.used.remove(&vlan);
-    }
-
     /// Replaces the ids of existing subports. Reservations stay.
     pub(crate) fn set_used(&mut self, used: impl IntoIterator<Item = u16>) {
         self.used = used.into_iter().collect();
-    }
-
-    /// Returns `true` if no subport has the id, gets it now, or has it reserved.
-    fn is_free(&self, vlan: u16) -> bool {
-        ![&self.used, &self.pending, &*self.reserved].iter().any(|ids| ids.contains(&vlan))
     }
 }
 
@@ -110,7 +94,7 @@ mod tests {
             for step in steps {
                 match step {
                     StepName::Take => {
-                        let taken = vlans.reserve();
+                        let taken = vlans.reserve(&reserved);
                         let used = |vlan: &u16| shown.contains(vlan) || promised.contains(vlan) || reserved.contains(vlan);
                         prop_assert_eq!(taken.is_none(), (1..=6).all(|vlan| used(&vlan)));
                         prop_assert!(taken.is_none_or(|vlan| (1..=6).contains(&vlan) && !used(&vlan)));
@@ -122,21 +106,12 @@ mod tests {
                         shown.insert(vlan);
                     }
                     StepName::GiveBack(at) if at < promised.len() => vlans.cancel(promised.remove(at)),
-                    StepName::GiveBack(at) => {
-                        if let Some(vlan) = shown.iter().copied().nth(at % 6) {
-                            vlans.release(vlan);
-                            shown.remove(&vlan);
-                        }
-                    }
                     StepName::Show(now) => {
                         vlans.set_used(now.iter().chain(&foreign).copied());
                         shown = now;
                     }
-                    StepName::Reserve(now) => {
-                        vlans.set_reserved(Arc::new(now.clone()));
-                        reserved = now;
-                    }
-                    StepName::Attach(_) => {}
+                    StepName::Reserve(now) => reserved = now,
+                    StepName::Attach(_) | StepName::GiveBack(_) => {}
                 }
             }
         }
@@ -144,21 +119,25 @@ mod tests {
 
     #[test]
     fn all_of_them_can_be_taken_and_no_more() {
-        let mut vlans = VlanPool::new([]);
-        let taken: BTreeSet<u16> = std::iter::from_fn(|| vlans.reserve()).collect();
+        let (mut vlans, none) = (VlanPool::new([]), BTreeSet::new());
+        let taken: BTreeSet<u16> = std::iter::from_fn(|| vlans.reserve(&none)).collect();
         assert_eq!(taken, VLANS.collect());
         vlans.cancel(100);
-        assert_eq!((vlans.reserve(), vlans.reserve()), (Some(100), None));
+        assert_eq!((vlans.reserve(&none), vlans.reserve(&none)), (Some(100), None));
     }
 
     #[test]
     fn one_that_was_given_back_is_the_last_to_be_taken_again() {
-        let mut vlans = VlanPool::new([1, 2, 4090]);
-        let first = vlans.reserve();
+        let (mut vlans, none) = (VlanPool::new([1, 2, 4090]), BTreeSet::new());
+        let first = vlans.reserve(&none);
         assert_eq!(first, Some(4091));
         vlans.set_attached(4091);
-        vlans.release(4091);
-        let round: Vec<u16> = (0..4094 - 3).filter_map(|_| vlans.reserve()).collect();
-        assert_eq!(round.last(), Some(&4091));
+        let round: Vec<u16> = std::iter::from_fn(|| vlans.reserve(&none)).collect();
+        assert_eq!(round.len(), 4094 - 4);
+        for vlan in round {
+            vlans.set_attached(vlan);
+        }
+        vlans.set_used((1..=4094).filter(|vlan| *vlan != 4091));
+        assert_eq!((vlans.reserve(&none), vlans.reserve(&none)), (Some(4091), None));
     }
 }

@@ -71,14 +71,16 @@ impl PortBody {
         self.status == "ACTIVE"
     }
 
+    /// Returns the IP addresses of the port.
+    pub(crate) fn ips(&self) -> Vec<IpAddr> {
+        self.fixed_ips.iter().filter_map(|fixed| fixed.ip_address).collect()
+    }
+
     /// Returns an allowed address pair for each IP address of the port, all with its MAC address. They let a parent port use the addresses.
     pub(crate) fn address_pairs(&self) -> Vec<AddressPair> {
-        let addresses = self.fixed_ips.iter().filter_map(|fixed| fixed.ip_address);
-        let pair = |ip: IpAddr| AddressPair {
-            ip_address: ip.to_string(),
-            mac_address: Some(self.mac_address.clone()),
-        };
-        addresses.map(pair).collect()
+        let mac_address = Some(self.mac_address.clone());
+        let pair = |ip: IpAddr| AddressPair { ip_address: ip.to_string(), mac_address: mac_address.clone() };
+        self.ips().into_iter().map(pair).collect()
     }
 
     /// Returns the ownership mark in the description of the port, of any cluster.

@@ -347,6 +347,11 @@ async fn a_trunk_without_a_free_vlan_is_told_as_such() {
     assert_eq!(error.reason(), Reason::Quota);
     assert!(error.to_string().contains(&machine.trunk), "{error}");
     assert!(world.ports(&subnet).await.is_empty());
+    // Another program releases one of them.
+    let freed = |subports: &mut Value| drop(subports.as_array_mut().unwrap().remove(76));
+    freed(&mut fake.state().trunks.get_mut(&machine.trunk).unwrap()["sub_ports"]);
+    let vif = driver.request_vif(&world.nested_request("web", &machine, &subnet)).await.unwrap();
+    assert!(matches!(vif.class, VifClass::VlanNested { vlan_id: 77, .. }), "{:?}", vif.class);
 }
 
 #[tokio::test]

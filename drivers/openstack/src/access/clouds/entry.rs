@@ -7,9 +7,8 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{CloudFileEntry, location};
-use crate::access::error::AccessProblems;
 use crate::access::resolve::Locations;
-use crate::access::{AccessError, EndpointInterface, NeutronOptions, Secret};
+use crate::access::{AccessError, AccessProblem, EndpointInterface, NeutronOptions, Secret};
 use crate::text::or_default;
 
 /// The content of clouds.yaml, secure.yaml or clouds-public.yaml. Empty entries are `None`.
@@ -17,10 +16,10 @@ use crate::text::or_default;
 pub(super) struct CloudsFile {
     /// The entries of clouds.yaml or secure.yaml, by the name of the cloud.
     #[serde(default)]
-    pub(super) clouds: BTreeMap<String, Option<Spanned<CloudEntry>>>,
+    pub(super) clouds: BTreeMap<String, Spanned<Option<CloudEntry>>>,
     /// The vendor profiles of clouds-public.yaml (`public-clouds`).
     #[serde(default, rename = "public-clouds")]
-    pub(super) public: BTreeMap<String, Option<Spanned<CloudEntry>>>,
+    pub(super) public: BTreeMap<String, Spanned<Option<CloudEntry>>>,
 }
 
 /// An optional string with its position in the file.
@@ -99,24 +98,21 @@ pub(super) fn reject_per_service(
     options: &NeutronOptions,
     layers: &[CloudFileEntry],
 ) -> Result<(), AccessError> {
-    let mut problems = AccessProblems::default();
-    let interface = |name: &str| {
-        EndpointInterface::from_name(name).map_or(name.to_owned(), |known| known.as_str().to_owned())
-    };
-    let general = interface(options.endpoint_type.as_deref().unwrap_or("public"));
+    let general = EndpointInterface::from_name(options.endpoint_type.as_deref().unwrap_or("public"));
+    let mut problems = Vec::new();
     for CloudFileEntry { entry, path, .. } in layers {
         let interfaces = [&entry.network_interface, &entry.load_balancer_interface].into_iter().flatten();
-        let interfaces = interfaces.filter(|name| interface(&name.value) != general);
+        let interfaces = interfaces.filter(|name| EndpointInterface::from_name(&name.value) != general);
         let regions = [&entry.network_region_name, &entry.load_balancer_region_name].into_iter().flatten();
         let regions = regions.filter(|name| options.region_name.as_ref() != Some(&name.value));
         for (option, other) in
             interfaces.map(|name| ("interface", name)).chain(regions.map(|name| ("region_name", name)))
         {
             let message = format!("{:?} is for one service only; one `{option}` is for all", other.value);
-            problems.add(AccessError::new(location(path, other), message));
+            problems.push(AccessProblem { location: location(path, other), message });
         }
     }
-    problems.finish(Some(()))
+    AccessError::check(problems)
 }
 
 /// Converts the layers of the cloud `name`, which are its entries in several files, to options with their locations. The first layer
@@ -130,9 +126,7 @@ pub(super) fn options(
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(text),
     };
-    let main = layers.iter().find(|layer| layer.line > 0).or(layers.last());
-    let prefix = main.map(|layer| format!("{}:{}:{}: ", layer.path.display(), layer.line, layer.column));
-    let prefix = format!("{}clouds.{name}: ", prefix.unwrap_or_default());
+    let prefix = format!("{}: clouds.{name}: ", layers[0].location);
     let mut reader = LayerReader { layers, locations: Locations { prefix, given: HashMap::new() } };
     macro_rules! read {
         ($option:ident: $($($key:ident).+),+) => {
@@ -203,11 +197,11 @@ impl LayerReader<'_> {
     /// Returns the value that `get` finds in the first layer that has one, and records its location as that of `option`.
     fn read<T: Clone>(
         &mut self,
-        option: &'static str,
+        option: &str,
         get: impl Fn(&CloudEntry) -> Option<&Spanned<T>>,
     ) -> Option<T> {
         let (layer, value) = self.layers.iter().find_map(|layer| Some((layer, get(&layer.entry)?)))?;
-        self.locations.given.insert(option, location(&layer.path, value));
+        self.locations.given.insert(option.to_owned(), location(&layer.path, value));
         Some(value.value.clone())
     }
 }

@@ -62,12 +62,12 @@ impl Environment {
     }
 }
 
-/// The entry of a cloud in one file, with its position.
+/// The entry of a cloud in one file. A missing entry counts as empty.
 struct CloudFileEntry {
     entry: CloudEntry,
     path: PathBuf,
-    line: u64,
-    column: u64,
+    /// The file, line and column at which the entry begins.
+    location: String,
 }
 
 /// Reads the cloud `name` from its files, as options with their locations.
@@ -87,11 +87,11 @@ pub(super) fn read_cloud(
         let message = format!("there is no cloud {name:?}; known are {known}");
         return Err(AccessError::new(path.display().to_string(), message));
     };
-    let mut layers = vec![layer(&path, entry.as_ref())];
+    let mut layers = vec![layer(&path, entry)];
     if let Some(path) = environment.find(environment.secure_file.as_ref(), "secure")?
         && let Some(entry) = parse(&path)?.clouds.get(name)
     {
-        layers.insert(0, layer(&path, entry.as_ref()));
+        layers.insert(0, layer(&path, entry));
     }
     let profile = layers.iter().find_map(|layer| Some((&layer.path, layer.entry.profile.as_ref()?)));
     if let Some((path, profile)) = profile {
@@ -112,19 +112,16 @@ fn read_profile(
     if let Some(path) = environment.find(None, "clouds-public")?
         && let Some(entry) = parse(&path)?.public.get(&profile.value)
     {
-        return Ok(layer(&path, entry.as_ref()));
+        return Ok(layer(&path, entry));
     }
     let message = format!("there is no profile {:?} in a clouds-public.yaml", profile.value);
     Err(AccessError::new(location(named_in, profile), message))
 }
 
-/// Returns the entry with the position at which it begins in the file `path`. A missing entry counts as
-/// empty.
-fn layer(path: &Path, entry: Option<&Spanned<CloudEntry>>) -> CloudFileEntry {
-    let position = entry.map(|entry| (entry.referenced.line(), entry.referenced.column()));
-    let (line, column) = position.unwrap_or_default();
-    let entry = entry.map(|entry| entry.value.clone()).unwrap_or_default();
-    CloudFileEntry { entry, path: path.to_owned(), line, column }
+/// Returns an entry of the file `path`.
+fn layer(path: &Path, entry: &Spanned<Option<CloudEntry>>) -> CloudFileEntry {
+    let (entry, location) = (entry.value.clone().unwrap_or_default(), location(path, entry));
+    CloudFileEntry { entry, path: path.to_owned(), location }
 }
 
 /// Parses a file with entries of clouds. The error names the line and column, but quotes nothing of the file,

@@ -7,8 +7,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use dashmap::DashSet;
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use staffetta_driver::{
     ClusterId, DriverError, ExistingRule, GroupName, NetworkPolicyDriver, Owner, ProjectId, Reason,
     RuleChange, SecurityGroup, SecurityGroupId, VifId, VifSecurityGroups,
@@ -205,18 +204,13 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
     async fn rule_quota(&self) -> DriverResult<Option<usize>> {
         let path = format!("quotas/{}", self.project);
         let call = self.neutron.service.get("read the quota of security group rules", path);
-        match call.json_member::<QuotaBody>("quota").await {
-            Ok(quota) => Ok(usize::try_from(quota.security_group_rule).ok()),
+        match call.json_member::<Value>("quota").await {
+            // The quota -1 means that there is no limit.
+            Ok(quota) => Ok(quota["security_group_rule"].as_u64().and_then(|limit| limit.try_into().ok())),
             Err(error) if matches!(error.status(), Some(403 | 404)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// The quota of security group rules of a project; -1 for no limit.
-#[derive(Deserialize)]
-struct QuotaBody {
-    security_group_rule: i64,
 }
 
 /// Converts the rules of a response.
