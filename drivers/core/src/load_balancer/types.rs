@@ -6,6 +6,7 @@ use std::ops::Not;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{ListenerSettings, PoolSettings};
@@ -75,36 +76,30 @@ impl LoadBalancer {
     pub fn changed(&self, change: &ListenerChange, mut new_id: impl FnMut(String) -> String) -> Option<Self> {
         let (at, found) = (change.at(), self.listener(change.at()));
         let found_pool = found.and_then(|found| found.pool.as_ref());
-        let mut members = |wanted: &[MemberSpec]| -> Vec<Member> {
-            let known = |spec: &MemberSpec| {
-                let mut members = found_pool.iter().flat_map(|pool| &pool.members);
-                members.find(|member| (member.spec.ip, member.spec.port) == (spec.ip, spec.port))
-            };
-            let id = |spec: &MemberSpec| match known(spec) {
-                Some(member) => member.id.clone(),
-                None => new_id(format!("{}-{}", spec.ip, spec.port)).into(),
-            };
-            let ids: Vec<_> = wanted.iter().map(id).collect();
-            ids.into_iter().zip(wanted).map(|(id, spec)| Member { id, spec: spec.clone() }).collect()
+        let member = |spec: &MemberSpec| {
+            let mut members = found_pool.iter().flat_map(|pool| &pool.members);
+            let known = members.find(|member| (member.spec.ip, member.spec.port) == (spec.ip, spec.port));
+            let new = || new_id(format!("{}-{}", spec.ip, spec.port)).into();
+            Member { id: known.map_or_else(new, |member| member.id.clone()), spec: spec.clone() }
         };
         let listener = match change {
             ListenerChange::Release(_) => None,
             ListenerChange::SetMembers(_, wanted) => {
-                let pool = Pool { members: members(wanted), ..found_pool?.clone() };
+                let members = wanted.iter().map(member).collect();
+                let pool = Pool { members, ..found_pool?.clone() };
                 Some(Listener { pool: Some(pool), ..found?.clone() })
             }
             ListenerChange::Ensure(ListenerSpec { settings, pool: spec, .. }) => {
                 let name = self.listener_name(at);
-                let members = found_pool.map_or_else(|| members(&spec.members), |pool| pool.members.clone());
-                let pool_id = match found_pool {
-                    Some(pool) => pool.id.clone(),
-                    None => new_id(name.clone()).into(),
+                let pool = match found_pool {
+                    Some(pool) => Pool { settings: spec.settings.clone(), ..pool.clone() },
+                    None => Pool {
+                        members: spec.members.iter().map(member).collect(),
+                        id: new_id(name.clone()).into(),
+                        settings: spec.settings.clone(),
+                    },
                 };
-                let id = match found {
-                    Some(found) => found.id.clone(),
-                    None => new_id(name).into(),
-                };
-                let pool = Pool { id: pool_id, settings: spec.settings.clone(), members };
+                let id = found.map_or_else(|| new_id(name).into(), |found| found.id.clone());
                 Some(Listener { id, at, settings: settings.clone(), pool: Some(pool) })
             }
         };
@@ -243,21 +238,11 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// The error of a text that is none of the protocols `TCP`, `UDP` and `SCTP`. It contains the text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is none of the protocols TCP, UDP and SCTP")]
-pub struct ParseProtocolError(String);
-
 impl FromStr for Protocol {
-    type Err = ParseProtocolError;
+    type Err = serde::de::value::Error;
 
-    fn from_str(text: &str) -> Result<Self, ParseProtocolError> {
-        match text {
-            "TCP" => Ok(Self::Tcp),
-            "UDP" => Ok(Self::Udp),
-            "SCTP" => Ok(Self::Sctp),
-            _ => Err(ParseProtocolError(text.to_owned())),
-        }
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::deserialize(text.into_deserializer())
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::net::IpAddr;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use staffetta_driver::{
@@ -109,31 +110,20 @@ struct PublicIpForm {
     alloc_method: Allocation,
 }
 
-/// The JSON form of the status of Kuryr's custom resource `KuryrLoadBalancer`: a load balancer with its listeners, pools and
-/// members. Kuryr's annotation, [`StateForm`], has the same objects in envelopes of oslo.versionedobjects.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StatusForm {
-    loadbalancer: Option<LoadBalancerForm>,
-    listeners: Vec<ListenerForm>,
-    pools: Vec<PoolForm>,
-    members: Vec<MemberForm>,
-    service_pub_ip_info: Option<PublicIpForm>,
-}
-
 /// Converts the status of Kuryr's custom resource `KuryrLoadBalancer` to the value of the annotation
-/// [`STATE_ANNOTATION`]. Returns an error if `status` is malformed.
+/// [`STATE_ANNOTATION`]. The status has the same objects without the envelopes of
+/// oslo.versionedobjects. Returns an error if `status` is malformed.
 pub fn annotation_of_status(status: &Value) -> Result<String, serde_json::Error> {
-    fn versioned<T>(objects: Vec<T>) -> Vec<Versioned<T>> {
-        objects.into_iter().map(Versioned).collect()
+    fn versioned<T: DeserializeOwned>(objects: &Value) -> Result<Vec<Versioned<T>>, serde_json::Error> {
+        let objects = Option::<Vec<T>>::deserialize(objects)?.unwrap_or_default();
+        Ok(objects.into_iter().map(Versioned).collect())
     }
-    let status = StatusForm::deserialize(status)?;
     Ok(to_text(&Versioned(StateForm {
-        loadbalancer: status.loadbalancer.map(Versioned),
-        listeners: versioned(status.listeners),
-        pools: versioned(status.pools),
-        members: versioned(status.members),
-        service_pub_ip_info: status.service_pub_ip_info.map(Versioned),
+        loadbalancer: Option::deserialize(&status["loadbalancer"])?.map(Versioned),
+        listeners: versioned(&status["listeners"])?,
+        pools: versioned(&status["pools"])?,
+        members: versioned(&status["members"])?,
+        service_pub_ip_info: Option::deserialize(&status["service_pub_ip_info"])?.map(Versioned),
     })))
 }
 

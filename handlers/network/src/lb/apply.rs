@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_driver::{
-    Allocation, DriverError, ListenerChange, ListenerPort, ListenerSpec, LoadBalancerDriver,
-    LoadBalancerProgress, Owner, ProvisioningStatus, PublicIp, Reason, ServicePublicIpDriver,
+    DriverError, ListenerChange, ListenerPort, ListenerSpec, LoadBalancerDriver, LoadBalancerProgress, Owner,
+    ProvisioningStatus, PublicIp, Reason, ServicePublicIpDriver,
 };
 
 use super::desired::DesiredState;
 use super::error::LbError;
-use super::plan::{LbStep, plan, serves};
+use super::plan::{LbStep, plan};
 use super::records::{LbRecord, LbRecords, Marks};
 use super::state::LbaasState;
 use crate::lbaasspec::LbaasSpecDrivers;
@@ -90,21 +90,18 @@ enum Interruption {
     /// The load balancer is in the state ERROR, so that another plan is needed.
     Broken,
     /// A driver call failed.
-    Failed(LbStep, DriverError),
+    Failed {
+        /// `true` if the call concerned the load balancer, `false` if it concerned the public address.
+        of_load_balancer: bool,
+        /// The error of the driver.
+        error: DriverError,
+    },
 }
 
 impl Reconciliation<'_> {
-    /// Sets the observed state from which the reconciliation starts, without storing it.
-    pub(super) fn start_from(&mut self, state: LbaasState) {
-        if state.status() == Some(ProvisioningStatus::Active) {
-            self.note_active();
-        }
-        self.state = state;
-    }
-
     /// Notes that the current load balancer was observed as active, or is recorded as active in memory or in
     /// the annotation, so that its failures are over.
-    fn note_active(&mut self) {
+    pub(super) fn note_active(&mut self) {
         self.was_active = true;
         self.records.clear_failures(&self.owner.uid);
     }
@@ -132,24 +129,24 @@ impl Reconciliation<'_> {
                     return Err(LbError::Pending { after, source: source.map(Box::new) });
                 }
                 Err(Interruption::Broken) => self.count_failure()?,
-                Err(Interruption::Failed(step, error)) => {
+                Err(Interruption::Failed { of_load_balancer, error }) => {
                     // A failed call for the address must not hide that the load balancer is broken.
-                    if !step.changes_load_balancer()
+                    if !of_load_balancer
                         && !error.ambiguous()
-                        && matches!(self.await_active(None).await, Err(Interruption::Broken))
+                        && matches!(self.await_active().await, Err(Interruption::Broken))
                     {
                         self.count_failure()?;
                         continue;
                     }
                     if error.transient() || error.ambiguous() || marks_read {
-                        return failed(&step, error);
+                        return failed(of_load_balancer, error);
                     }
                     marks_read = true;
-                    let marked = self.read_marks().await?;
+                    let marked = self.read_marks(None).await?;
                     let assumed = std::mem::replace(&mut self.state, marked);
                     self.record_state();
                     if self.state.is_equivalent(&assumed) {
-                        return failed(&step, error);
+                        return failed(of_load_balancer, error);
                     }
                 }
             }
@@ -157,23 +154,27 @@ impl Reconciliation<'_> {
     }
 
     /// Reads the state from the ownership marks, and adds the resources without an ownership mark
-    /// that the annotation names. Surplus load balancers and public addresses are released; they
-    /// exist if the response to a creation was lost.
-    pub(super) async fn read_marks(&self) -> Result<LbaasState, LbError> {
+    /// that the annotation names, or `public_ip` in place of the annotation's address. Surplus load
+    /// balancers and public addresses are released; they exist if the response to a creation was
+    /// lost.
+    pub(super) async fn read_marks(&self, public_ip: Option<PublicIp>) -> Result<LbaasState, LbError> {
+        let mut annotated = self.annotated.clone();
+        annotated.public_ip = public_ip.or(annotated.public_ip);
         // A user-provided address is found only in the list of all addresses.
-        let ip_owner = Some(self.owner).filter(|_| !self.annotated.has_user_ip());
+        let ip_owner = Some(self.owner).filter(|_| !annotated.has_user_ip());
         let marks = self.drivers.marks(Some(self.owner), ip_owner).await?;
-        let annotated = self.annotated.clone().confirm_user_ip(&marks.unmarked_ips());
+        let unmarked_ips = marks.unmarked_ips();
         let mut load_balancers = marks.load_balancers.into_iter();
         let mut public_ips = marks
             .public_ips
             .into_iter()
             .filter(|marked| marked.owner.as_ref().is_some_and(|owner| owner.uid == self.owner.uid));
-        let state = LbaasState {
+        let mut state = LbaasState {
             load_balancer: load_balancers.next().map(|marked| marked.resource),
             public_ip: public_ips.next().map(|marked| marked.resource),
             unmarked: false,
         };
+        state.add_user_ip(&unmarked_ips);
         for surplus in load_balancers {
             let driver = &self.drivers.load_balancer;
             let released = driver.release_load_balancer(self.owner, &surplus.resource.id).await;
@@ -186,29 +187,14 @@ impl Reconciliation<'_> {
         Ok(state.merge_annotated(annotated))
     }
 
-    /// Adds a user-provided address to the state if it is unknown whether the address is associated
-    /// with the load balancer. Such an address carries no ownership mark. If it is desired, it is
-    /// not added, because acquiring it shows the association. Otherwise it is assumed to be
-    /// associated, so that the next plan disassociates it.
-    pub(super) fn assume_associated(&mut self, user_ip: Option<PublicIp>) {
-        let address = self.desired.as_ref().and_then(|desired| desired.public_ip);
-        if let Some(user_ip) = user_ip.filter(|ip| !address.is_some_and(|address| serves(ip, address)))
-            && self.state.public_ip.is_none()
-        {
-            self.state.public_ip = Some(user_ip);
-            let port = self.state.load_balancer.as_ref().map(|found| found.port.clone());
-            self.state.associate(port);
-        }
-    }
-
     /// Executes the steps up to the first failure. If the driver refuses one listener, the other
     /// listeners are still created or changed. If a pool cannot be changed or a listener released, a
     /// public address is still released. Without steps, checks that the load balancer is active.
     async fn execute_all(&mut self, steps: Vec<LbStep>) -> Result<(), Interruption> {
         if steps.is_empty() {
-            return self.await_active(None).await;
+            return self.await_active().await;
         }
-        let (mut interrupted, mut refused) = (None, None);
+        let (mut interrupted, mut refused, mut is_unknown) = (None, None, false);
         for step in steps {
             if interrupted.is_some() && !step.releases_public_ip() {
                 continue;
@@ -217,19 +203,15 @@ impl Reconciliation<'_> {
                 break;
             }
             if step.changes_load_balancer()
-                && let Err(interruption) = self.await_active(Some(&step)).await
+                && let Err(interruption) = self.await_active().await
             {
-                if step.may_widen_access() {
-                    return Err(interruption);
-                }
                 interrupted = Some(interruption);
                 continue;
             }
-            let public_ip = self.state.public_ip.clone();
-            let user_ip = public_ip.filter(|public_ip| public_ip.allocation == Allocation::User);
-            self.records.set(&self.owner.uid, LbRecord::Unknown(user_ip));
+            self.records.set(&self.owner.uid, LbRecord::Unknown(self.state.public_ip.clone()));
             let executed = self.execute(&step).await;
-            if !executed.as_ref().is_err_and(DriverError::ambiguous) {
+            is_unknown |= executed.as_ref().is_err_and(DriverError::ambiguous);
+            if !is_unknown {
                 self.record_state();
             }
             let Err(error) = executed else { continue };
@@ -240,10 +222,10 @@ impl Reconciliation<'_> {
                     self.skip_listener(*at, error);
                 }
                 LbStep::ChangeListener(ListenerChange::Ensure(_)) if is_specific(&error) => {
-                    refused = refused.or(Some(Interruption::Failed(step, error)));
+                    refused = refused.or(Some(Interruption::Failed { of_load_balancer: true, error }));
                 }
-                LbStep::ChangeListener(_) => interrupted = Some(self.interrupted(step, error)),
-                _ => return Err(self.interrupted(step, error)),
+                LbStep::ChangeListener(_) => interrupted = Some(self.interrupted(&step, error)),
+                _ => return Err(self.interrupted(&step, error)),
             }
         }
         interrupted.or(refused).map_or(Ok(()), Err)
@@ -251,20 +233,20 @@ impl Reconciliation<'_> {
 
     /// Classifies the error of a failed step. A load balancer that is busy is pending and has not
     /// failed.
-    fn interrupted(&mut self, step: LbStep, error: DriverError) -> Interruption {
-        let busy = error.reason() == Reason::Conflict && !error.ambiguous() && step.changes_load_balancer();
+    fn interrupted(&mut self, step: &LbStep, error: DriverError) -> Interruption {
+        let of_load_balancer = step.changes_load_balancer();
+        let busy = error.reason() == Reason::Conflict && !error.ambiguous() && of_load_balancer;
         match error.retry_after().filter(|_| busy) {
             Some(after) => {
                 self.set_status(ProvisioningStatus::Pending);
                 Interruption::Pending(after, Some(error))
             }
-            None => Interruption::Failed(step, error),
+            None => Interruption::Failed { of_load_balancer, error },
         }
     }
 
     /// Checks once that the load balancer is active. Succeeds also if there is no load balancer.
-    /// `step` is the next step, which an error names.
-    async fn await_active(&mut self, step: Option<&LbStep>) -> Result<(), Interruption> {
+    async fn await_active(&mut self) -> Result<(), Interruption> {
         let Some(load_balancer) = &self.state.load_balancer else { return Ok(()) };
         if load_balancer.status != ProvisioningStatus::Pending {
             return Ok(());
@@ -280,10 +262,7 @@ impl Reconciliation<'_> {
                 self.set_status(ProvisioningStatus::Error);
                 Err(Interruption::Broken)
             }
-            Err(error) => {
-                let step = step.cloned().unwrap_or(LbStep::EnsureLoadBalancer { adopt: None });
-                Err(Interruption::Failed(step, error))
-            }
+            Err(error) => Err(Interruption::Failed { of_load_balancer: true, error }),
         }
     }
 
@@ -332,9 +311,9 @@ impl Reconciliation<'_> {
     }
 }
 
-/// Returns the error of the handler for a failed step.
-fn failed(step: &LbStep, error: DriverError) -> Result<(), LbError> {
-    if step.changes_load_balancer() {
+/// Returns the error of the handler for a failed driver call.
+fn failed(of_load_balancer: bool, error: DriverError) -> Result<(), LbError> {
+    if of_load_balancer {
         Ok(Err(error).step(LOAD_BALANCER_STEP)?)
     } else {
         Err(error).step(PUBLIC_IP_STEP).map_err(LbError::PublicIp)

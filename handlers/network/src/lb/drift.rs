@@ -1,17 +1,13 @@
-//! Detects load balancers that another user or program changed, broke or removed.
-//!
-//! At an interval, one list of each kind of resource is compared with the annotations that this process wrote on services.
-//! Services with an in-memory record are being reconciled and are skipped. Each service that differs gets a trigger, which is
-//! handled in its own queue.
+//! Sources of triggers for services that must be reconciled without an event of their own: their load balancer was changed, broken
+//! or removed by another user or program, or their endpoints moved to another service.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
-use staffetta_driver::{PublicIp, PublicIpId, Uid};
+use staffetta_driver::Uid;
 use staffetta_handler::{
     HandlerError, Identity, OrderingKey, Source, Trigger, TriggerHandler, TriggerSender,
 };
@@ -20,47 +16,48 @@ use super::annotation::{self, STATE_ANNOTATION};
 use super::apply::LbDrivers;
 use super::endpoints::ServiceKey;
 use super::error::LbError;
-use super::index::ServiceIndex;
+use super::index::{EndpointIndex, ServiceIndex};
 use super::records::{LbRecord, LbRecords};
 use super::state::LbaasState;
 use super::{DRIFTED, LbHandler, has_finalizer};
+use crate::notices::Notices;
 
-/// A trigger for a service whose load balancer or public address differs from the annotation of the
-/// service.
+/// A trigger that reconciles a service again.
 #[derive(Clone, Debug)]
-pub struct LbDrift(Identity);
+pub struct LbRecheck(Identity);
 
-impl Trigger for LbDrift {
+impl Trigger for LbRecheck {
     fn identity(&self) -> &Identity {
         &self.0
     }
 }
 
-/// Compares the load balancers with the annotations that this process wrote on services, at an interval.
+/// Compares the load balancers with the annotations that this process wrote on services, at an interval. One list of each kind of
+/// resource serves all services. Services with an in-memory record are being reconciled and are skipped.
 pub(super) struct DriftDetector {
     /// The drivers that list the load balancers and public addresses.
     pub(super) drivers: LbDrivers,
     /// The index of all services, with their annotations.
     pub(super) services: Arc<ServiceIndex>,
-    /// The in-memory records; services that have one are skipped.
+    /// The in-memory records, among them those of services that differ.
     pub(super) records: Arc<LbRecords>,
+    /// The Events about services that differ.
+    pub(super) notices: Arc<Notices>,
     /// The time between two comparisons.
     pub(super) interval: Duration,
 }
 
 impl DriftDetector {
     /// Returns the services whose load balancer or public address differs from their annotation.
-    async fn drifted(&self) -> Result<Vec<Identity>, LbError> {
+    async fn drifted(&self) -> Result<Vec<Arc<Service>>, LbError> {
         // Read before the lists: a service that changes meanwhile may be missing from them.
         let annotated: Vec<_> =
             self.services.all().into_iter().filter_map(|service| self.annotated(service)).collect();
-        let marks = self.drivers.marks(None, None).await?;
-        let unmarked = marks.unmarked_ips();
-        let marked = marks.into_records();
+        let marked = self.drivers.marks(None, None).await?.into_records();
         let drifted = annotated.into_iter().filter(|(service, state)| {
-            self.is_unchanged(service) && !is_marked(state, marked.get(&uid(service)), &unmarked)
+            self.is_unchanged(service) && !is_marked(state, marked.get(&uid(service)))
         });
-        Ok(drifted.map(|(service, _)| Identity::of_object(&*service)).collect())
+        Ok(drifted.map(|(service, _)| service).collect())
     }
 
     /// Returns the service and the state in its annotation. Returns `None` if this process did not
@@ -75,15 +72,10 @@ impl DriftDetector {
         Some((service, state))
     }
 
-    /// Returns `true` if the service still has the same annotation, and has no in-memory record.
-    fn is_unchanged(&self, service: &Service) -> bool {
+    /// Returns `true` if no event of the service has come meanwhile, and it has no in-memory record.
+    fn is_unchanged(&self, service: &Arc<Service>) -> bool {
         let present = self.services.get(&ServiceKey::of(&service.metadata));
-        !self.records.contains(&uid(service))
-            && present.is_some_and(|present| {
-                present.metadata.uid == service.metadata.uid
-                    && present.annotations().get(STATE_ANNOTATION)
-                        == service.annotations().get(STATE_ANNOTATION)
-            })
+        !self.records.contains(&uid(service)) && present.is_some_and(|present| Arc::ptr_eq(&present, service))
     }
 }
 
@@ -91,25 +83,14 @@ fn uid(service: &Service) -> Uid {
     service.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Returns `true` if the resources with the service's ownership mark are exactly the `annotated`
-/// state. A user-provided address carries no ownership mark; it must be among the `unmarked`
-/// addresses, with the same association.
-fn is_marked(
-    annotated: &LbaasState,
-    marked: Option<&LbRecord>,
-    unmarked: &HashMap<PublicIpId, PublicIp>,
-) -> bool {
+/// Returns `true` if the `annotated` state is the one according to the ownership marks.
+fn is_marked(annotated: &LbaasState, marked: Option<&LbRecord>) -> bool {
     let marked = match marked {
         Some(LbRecord::Owned(state)) => state.clone(),
         Some(_) => return false,
         None => LbaasState::default(),
     };
-    if !annotated.has_user_ip() {
-        return annotated.is_equivalent(&marked);
-    }
-    let confirmed = annotated.clone().confirm_user_ip(unmarked).public_ip == annotated.public_ip;
-    let without_ip = LbaasState { public_ip: None, ..annotated.clone() };
-    confirmed && marked.public_ip.is_none() && without_ip.is_equivalent(&marked)
+    marked.merge_annotated(annotated.clone()).is_equivalent(annotated)
 }
 
 #[async_trait]
@@ -118,35 +99,48 @@ impl Source for DriftDetector {
         loop {
             tokio::time::sleep(self.interval).await;
             for service in self.drifted().await? {
-                sender.send(LbDrift(service));
+                let identity = Identity::of_object(&*service);
+                let text =
+                    "another user changed or removed the load balancer or its address; it is being restored";
+                self.notices.warn(identity.clone(), DRIFTED, text.to_owned());
+                // The ownership marks show the changed resources.
+                self.records.set(&uid(&service), LbRecord::Unknown(None));
+                sender.send(LbRecheck(identity));
             }
         }
     }
 }
 
-impl TriggerHandler<LbDrift> for LbHandler {
+/// The source of a trigger for each service that lost endpoints to another service.
+pub(super) struct MovedEndpoints {
+    /// The index that notices the moves.
+    pub(super) endpoints: Arc<EndpointIndex>,
+    /// The index that knows the identities of the services.
+    pub(super) services: Arc<ServiceIndex>,
+}
+
+#[async_trait]
+impl Source for MovedEndpoints {
+    async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
+        loop {
+            for service in self.endpoints.moved().await {
+                if let Some(service) = self.services.get(&service) {
+                    sender.send(LbRecheck(Identity::of_object(&*service)));
+                }
+            }
+        }
+    }
+}
+
+impl TriggerHandler<LbRecheck> for LbHandler {
     type Error = LbError;
 
-    fn key(&self, LbDrift(service): &LbDrift) -> OrderingKey {
+    fn key(&self, LbRecheck(service): &LbRecheck) -> OrderingKey {
         ServiceKey::new(service.namespace.as_deref(), &service.name).ordering()
     }
 
-    async fn on_trigger(&self, LbDrift(service): &LbDrift) -> Result<(), LbError> {
+    async fn on_trigger(&self, LbRecheck(service): &LbRecheck) -> Result<(), LbError> {
         let key = ServiceKey::new(service.namespace.as_deref(), &service.name);
-        let present = self.services.get(&key).filter(|present| uid(present).as_str() == service.uid);
-        let Some(present) = present else { return Ok(()) };
-        // The annotation was just written; the next comparison decides.
-        if self.writer.is_stale(&present) {
-            return Ok(());
-        }
-        // With a record, an earlier attempt is not complete yet, and the drift is not news.
-        if !self.records.contains(&uid(&present)) {
-            let text =
-                "another user changed or removed the load balancer or its address; it is being restored";
-            self.notices.warn(service.clone(), DRIFTED, text.to_owned());
-            // The ownership marks show the changed resources.
-            self.records.set(&uid(&present), LbRecord::Unknown(None));
-        }
-        self.reconcile(&key).await
+        self.reconcile(&key).await.or_else(LbError::unless_awaited)
     }
 }

@@ -100,7 +100,7 @@ impl EndpointsKind for EndpointSlice {
             addresses.collect()
         };
         let terminating = addresses(|endpoint| !is_ready(endpoint) && terminates_and_serves(endpoint));
-        endpoint_set(ports.collect(), addresses(is_ready), terminating).into_iter().collect()
+        vec![EndpointSet { ports: ports.collect(), addresses: addresses(is_ready), terminating }]
     }
 }
 
@@ -124,28 +124,17 @@ impl EndpointsKind for Endpoints {
 
     fn endpoint_sets(&self) -> Vec<EndpointSet> {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
-        let sets = self.subsets.iter().flatten().filter_map(|subset| {
+        let sets = self.subsets.iter().flatten().map(|subset| {
             let ports = subset.ports.iter().flatten();
             let ports = ports
                 .filter_map(|port| endpoint_port(port.name.as_deref(), port.protocol.as_deref(), port.port));
             let addresses = subset.addresses.iter().flatten();
             let addresses = addresses
                 .filter_map(|address| endpoint_address(&address.ip, address.target_ref.as_ref(), namespace));
-            endpoint_set(ports.collect(), addresses.collect(), Vec::new())
+            EndpointSet { ports: ports.collect(), addresses: addresses.collect(), terminating: Vec::new() }
         });
         sets.collect()
     }
-}
-
-/// Combines ports and addresses. Returns `None` if there are no ports, or neither ready nor
-/// terminating addresses.
-fn endpoint_set(
-    ports: Vec<EndpointPort>,
-    addresses: Vec<EndpointAddress>,
-    terminating: Vec<EndpointAddress>,
-) -> Option<EndpointSet> {
-    let is_empty = ports.is_empty() || addresses.is_empty() && terminating.is_empty();
-    (!is_empty).then_some(EndpointSet { ports, addresses, terminating })
 }
 
 /// Parses a port. The protocol defaults to TCP. Returns `None` if the port is invalid.
@@ -240,13 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn host_names_and_slices_without_ports_or_endpoints_are_ignored() {
+    fn host_names_and_ports_without_a_number_are_ignored() {
         let ports = json!([{ "name": "http", "port": 80 }]);
-        assert_eq!(slice("FQDN", &json!([{ "addresses": ["example.com"] }]), &ports), []);
-        assert_eq!(slice("IPv4", &json!([{ "addresses": ["10.1.0.1"] }]), &json!([])), []);
-        assert_eq!(slice("IPv4", &json!([{ "addresses": ["10.1.0.1"] }]), &json!([{ "name": "all" }])), []);
-        assert_eq!(slice("IPv4", &json!([]), &ports), []);
-        assert_eq!(EndpointSlice::default().endpoint_sets(), []);
+        assert_eq!(targets(&slice("FQDN", &json!([{ "addresses": ["example.com"] }]), &ports)), [""; 0]);
+        let sets = slice("IPv4", &json!([{ "addresses": ["10.1.0.1"] }]), &json!([{ "name": "all" }]));
+        assert_eq!(sets[0].ports, []);
+        assert_eq!(targets(&EndpointSlice::default().endpoint_sets()), [""; 0]);
         assert_eq!(Endpoints::default().endpoint_sets(), []);
     }
 

@@ -9,9 +9,6 @@ use super::annotation::STATE_ANNOTATION;
 use crate::lbaasspec::{LbaasSpecError, SPEC_ANNOTATION};
 use crate::step_error::StepError;
 
-/// The time after which an annotation with the spec that stays outdated is reported.
-const SPEC_PATIENCE: Duration = Duration::from_secs(30);
-
 /// The interval at which a load balancer is reported that is queued in the external system.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
@@ -97,14 +94,16 @@ fn list(listeners: &[ListenerPort]) -> String {
 }
 
 impl LbError {
-    /// Returns `true` if an expected event will resolve the error: the event of the handler's last
-    /// write, or that of an update of the spec.
-    pub(super) fn awaits_event(&self) -> bool {
-        match self {
-            Self::Outdated => true,
-            Self::Step(error) => error.is_stale(),
-            Self::Service { source, .. } => source.awaits_event(),
-            _ => false,
+    /// Ignores an error that an expected event will resolve, and returns any other one. The expected
+    /// event is that of the handler's last write, or of an update of the spec. It reconciles the
+    /// service with all its endpoints. Triggers and deletions must not wait for it: it may be queued
+    /// behind them, and it does not supersede them.
+    pub(super) fn unless_awaited(self) -> Result<(), Self> {
+        let error = if let Self::Service { source, .. } = &self { &**source } else { &self };
+        match error {
+            Self::Outdated => Ok(()),
+            Self::Step(error) if error.is_stale() => Ok(()),
+            _ => Err(self),
         }
     }
 
@@ -115,12 +114,7 @@ impl LbError {
             Self::Step(error) | Self::PublicIp(error) => Some(error),
             Self::Spec(error) => Some(error),
             Self::Service { source, .. } => Some(&**source),
-            Self::Outdated
-            | Self::Unmarked
-            | Self::Pending { .. }
-            | Self::Broken { .. }
-            | Self::Inconsistent { .. }
-            | Self::Unserved { .. } => None,
+            _ => None,
         }
     }
 }
@@ -142,13 +136,14 @@ impl Failure for LbError {
     /// limit of the retries has passed. For a queued load balancer, that time limit has not started, so it is reported every 5
     /// minutes.
     fn pending(&self) -> Option<Pending> {
-        let (report_after, queued) = match self {
-            Self::Outdated => (SPEC_PATIENCE, false),
-            Self::Pending { .. } => (Duration::MAX, false),
-            Self::Step(error) if error.driver_reason() == Some(Reason::Queued) => (QUEUE_PATIENCE, true),
-            other => return other.call()?.pending(),
-        };
-        Some(Pending { report_after, queued })
+        match self {
+            Self::Outdated => Some(Pending::default()),
+            Self::Pending { .. } => Some(Pending { report_after: Duration::MAX, queued: false }),
+            Self::Step(error) if error.driver_reason() == Some(Reason::Queued) => {
+                Some(Pending { report_after: QUEUE_PATIENCE, queued: true })
+            }
+            other => other.call()?.pending(),
+        }
     }
 
     fn reason(&self) -> &'static str {

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dashmap::DashMap;
-use k8s_openapi::api::core::v1::{Service, ServiceStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use staffetta_handler::{Event, Index};
 use tokio::sync::Notify;
@@ -15,8 +14,7 @@ use super::endpoints::{EndpointSet, EndpointsKind, ServiceKey};
 /// The annotation in which `kubectl apply` keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The index of all services, updated by their watch, without large fields that neither this handler nor its
-/// drivers read.
+/// The index of all services, updated by their watch, without the copies that `kubectl apply` keeps.
 #[derive(Default)]
 pub(super) struct ServiceIndex(DashMap<ServiceKey, Arc<Service>>);
 
@@ -36,7 +34,9 @@ impl Index<Service> for ServiceIndex {
     fn apply(&self, event: &Event<Service>) {
         match event {
             Event::Added(service) | Event::Modified(service) => {
-                self.0.insert(ServiceKey::of(&service.metadata), Arc::new(reduced(service)));
+                let mut service = Service::clone(service);
+                service.annotations_mut().remove(LAST_APPLIED);
+                self.0.insert(ServiceKey::of(&service.metadata), Arc::new(service));
             }
             Event::Deleted(tombstone) => {
                 let object_ref = tombstone.object_ref();
@@ -44,25 +44,6 @@ impl Index<Service> for ServiceIndex {
                 self.0.remove_if(&key, |_, service| service.uid().as_deref() == Some(object_ref.uid));
             }
         }
-    }
-}
-
-/// Returns a copy of a service without large fields that neither this handler nor its drivers read.
-fn reduced(service: &Service) -> Service {
-    let annotations = service.annotations().iter().filter(|(key, _)| *key != LAST_APPLIED);
-    let annotations = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
-    let load_balancer = service.status.as_ref().and_then(|status| status.load_balancer.clone());
-    Service {
-        metadata: ObjectMeta {
-            managed_fields: None,
-            annotations: Some(annotations),
-            ..service.metadata.clone()
-        },
-        spec: service.spec.clone(),
-        status: load_balancer.map(|load_balancer| ServiceStatus {
-            load_balancer: Some(load_balancer),
-            ..ServiceStatus::default()
-        }),
     }
 }
 
@@ -194,8 +175,7 @@ mod tests {
     fn the_service_index_keeps_no_copies_of_the_object_and_ignores_a_late_deletion_of_a_namesake() {
         let service = |uid: &str| {
             let service = json!({ "metadata": { "namespace": "default", "name": "web", "uid": uid, "labels": { "a": "b" },
-                    "finalizers": ["x/y"], "annotations": { "mine": "1", LAST_APPLIED: "{}" },
-                    "managedFields": [{ "manager": "kubectl" }] },
+                    "finalizers": ["x/y"], "annotations": { "mine": "1", LAST_APPLIED: "{}" } },
                 "spec": { "clusterIP": "10.0.0.1", "selector": { "app": "web" } },
                 "status": { "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } } });
             Arc::new(serde_json::from_value::<Service>(service).unwrap())
@@ -206,7 +186,6 @@ mod tests {
         let kept = index.get(&key("web")).unwrap();
         assert_eq!(kept.annotations().keys().collect::<Vec<_>>(), ["mine"]);
         assert_eq!((kept.labels().len(), kept.finalizers()), (1, &["x/y".to_owned()][..]));
-        assert_eq!(kept.metadata.managed_fields, None);
         let spec = kept.spec.as_ref().unwrap();
         assert_eq!((spec.cluster_ip.as_deref(), spec.selector.is_some()), (Some("10.0.0.1"), true));
         assert!(kept.status.as_ref().unwrap().load_balancer.is_some());

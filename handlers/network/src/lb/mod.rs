@@ -16,7 +16,6 @@ mod drift;
 mod endpoints;
 mod error;
 mod index;
-mod moved;
 mod options;
 mod plan;
 mod publish;
@@ -38,10 +37,9 @@ use staffetta_handler::{
     Tombstone, Writer,
 };
 
-use self::drift::DriftDetector;
+use self::drift::{DriftDetector, MovedEndpoints};
 use self::endpoints::{EndpointsKind, ServiceKey};
 use self::index::{EndpointIndex, ServiceIndex};
-use self::moved::MovedEndpoints;
 use self::records::LbRecords;
 use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
 use crate::notices::Notices;
@@ -49,9 +47,8 @@ use crate::observers::observe_namespaces;
 
 pub use self::annotation::{STATE_ANNOTATION, annotation_of_status, resources_of_annotation};
 pub use self::apply::LbDrivers;
-pub use self::drift::LbDrift;
+pub use self::drift::LbRecheck;
 pub use self::error::LbError;
-pub use self::moved::EndpointsMoved;
 pub use self::options::LoadBalancerOptions;
 pub use self::settings::{CLIENT_TIMEOUT_ANNOTATION, MEMBER_TIMEOUT_ANNOTATION};
 
@@ -71,7 +68,7 @@ pub struct LbHandler {
     client: Client,
     drivers: LbDrivers,
     options: LoadBalancerOptions,
-    notices: Notices,
+    notices: Arc<Notices>,
     writer: Writer<Service>,
     services: Arc<ServiceIndex>,
     endpoints: Arc<EndpointIndex>,
@@ -94,7 +91,7 @@ impl LbHandler {
             client,
             drivers,
             options,
-            notices: Notices::new("lb", recorder),
+            notices: Arc::new(Notices::new("lb", recorder)),
             services: Arc::default(),
             endpoints: Arc::default(),
             records: Arc::default(),
@@ -120,6 +117,7 @@ impl LbHandler {
             drivers: self.drivers.clone(),
             services: Arc::clone(&self.services),
             records: Arc::clone(&self.records),
+            notices: Arc::clone(&self.notices),
             interval,
         });
         let moved = MovedEndpoints { endpoints: Arc::clone(&endpoints), services: Arc::clone(&services) };
@@ -127,8 +125,7 @@ impl LbHandler {
         let namespaces = [load_balancer.namespaces(), placement.project.namespaces()];
         let mut registration = Registration::new(self)
             .on::<Service>()
-            .on_trigger::<LbDrift>()
-            .on_trigger::<EndpointsMoved>()
+            .on_trigger::<LbRecheck>()
             .index::<Service>(services)
             .superseded(Superseded::BySameKey)
             .garbage_collector();
@@ -155,33 +152,19 @@ impl LbHandler {
             None => error,
         })
     }
-
-    /// Reconciles the service of an endpoints object that is being deleted. Nothing supersedes the
-    /// event of a deletion, so it must not wait for an event that is queued behind it. An error
-    /// that such an event will resolve is ignored, because that event reconciles the service with
-    /// all its endpoints.
-    async fn reconcile_service_of_deleted(&self, uid: &str) -> Result<(), LbError> {
-        match self.reconcile_service_of(uid).await {
-            Err(error) if error.awaits_event() => Ok(()),
-            reconciled => reconciled,
-        }
-    }
 }
 
-/// Defers the events of a service while [`awaits_spec`] returns `true`, and takes them otherwise.
+/// Defers the events of a service whose annotation with the spec is outdated, unless the service is
+/// being deleted. The handler `lbaasspec` updates the annotation, and the event of the update will
+/// follow.
 fn unless_outdated(service: &Service) -> Interest {
-    if awaits_spec(service) {
-        Interest::Deferred("the spec of its load balancer is outdated; the handler lbaasspec writes it first")
-    } else {
-        Interest::Taken
+    let is_deleted = service.metadata.deletion_timestamp.is_some();
+    match LbaasServiceSpec::of(service) {
+        Ok(Some(spec)) if !is_deleted && !spec.matches(service) => Interest::Deferred(
+            "the spec of its load balancer is outdated; the handler lbaasspec writes it first",
+        ),
+        _ => Interest::Taken,
     }
-}
-
-/// Returns `true` if the service is not being deleted and its annotation with the spec is outdated.
-/// The handler `lbaasspec` updates the annotation, and the event of the update will follow.
-fn awaits_spec(service: &Service) -> bool {
-    service.metadata.deletion_timestamp.is_none()
-        && LbaasServiceSpec::of(service).is_ok_and(|spec| spec.is_some_and(|spec| !spec.matches(service)))
 }
 
 /// Returns `true` if the service has the finalizer of this handler.
@@ -253,12 +236,13 @@ impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
     }
 
     async fn on_finalize(&self, object: &Arc<K>) -> Result<(), LbError> {
-        self.reconcile_service_of_deleted(object.meta().uid.as_deref().unwrap_or_default()).await
+        let uid = object.meta().uid.as_deref().unwrap_or_default();
+        self.reconcile_service_of(uid).await.or_else(LbError::unless_awaited)
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<K>) -> Result<(), LbError> {
         let uid = tombstone.object_ref().uid;
-        self.reconcile_service_of_deleted(uid).await?;
+        self.reconcile_service_of(uid).await.or_else(LbError::unless_awaited)?;
         self.endpoints.forget(uid);
         Ok(())
     }

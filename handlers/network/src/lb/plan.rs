@@ -41,13 +41,7 @@ impl LbStep {
     /// Returns `true` if the step changes the load balancer, which must be active before the step.
     /// All other steps concern only the public address.
     pub(super) fn changes_load_balancer(&self) -> bool {
-        !matches!(
-            self,
-            Self::DisassociatePublicIp
-                | Self::ReleasePublicIp
-                | Self::AcquirePublicIp { .. }
-                | Self::AssociatePublicIp
-        )
+        matches!(self, Self::ReleaseLoadBalancer | Self::EnsureLoadBalancer { .. } | Self::ChangeListener(_))
     }
 
     /// Returns `true` if the step releases the public address, or its association.
@@ -56,7 +50,7 @@ impl LbStep {
     }
 
     /// Returns `true` if the step may open the load balancer to more clients.
-    pub(super) fn may_widen_access(&self) -> bool {
+    fn may_widen_access(&self) -> bool {
         matches!(self, Self::EnsureLoadBalancer { .. } | Self::ChangeListener(ListenerChange::Ensure(_)))
     }
 }
@@ -168,10 +162,8 @@ fn adoption(state: &LbaasState) -> Vec<LbStep> {
 /// Returns `true` if the load balancer can be changed into the desired one. It must not be in the state
 /// ERROR; its address, subnet, project and provider cannot be changed.
 fn can_become(found: &LoadBalancer, desired: &DesiredState) -> bool {
-    let same_provider = match (&found.provider, &desired.load_balancer.provider) {
-        (Some(found), Some(desired)) => found == desired,
-        _ => true,
-    };
+    let providers = found.provider.as_ref().zip(desired.load_balancer.provider.as_ref());
+    let same_provider = providers.is_none_or(|(found, desired)| found == desired);
     found.status != ProvisioningStatus::Error && same_provider && is_in_place(found, desired)
 }
 
@@ -183,7 +175,7 @@ fn is_in_place(found: &LoadBalancer, desired: &DesiredState) -> bool {
 
 /// Returns `true` if the public address is the desired one. A user-provided address is the desired
 /// one only as long as the service names it.
-pub(super) fn serves(found: &PublicIp, desired: PublicAddress) -> bool {
+fn serves(found: &PublicIp, desired: PublicAddress) -> bool {
     match desired {
         PublicAddress::Any => found.allocation == Allocation::Pool,
         PublicAddress::Named(ip) => found.ip == ip,

@@ -10,7 +10,6 @@ use super::annotation::{self, STATE_ANNOTATION};
 use super::apply::Reconciliation;
 use super::endpoints::ServiceKey;
 use super::error::LbError;
-use super::records::LbRecord;
 use super::state::LbaasState;
 use super::{FINALIZER, LbHandler, has_finalizer};
 use crate::step_error::StepContext;
@@ -28,7 +27,6 @@ impl LbHandler {
     pub(super) async fn publish(
         &self,
         service: &Service,
-        key: &ServiceKey,
         reconciliation: &mut Reconciliation<'_>,
         complete: bool,
     ) -> Result<(), LbError> {
@@ -46,11 +44,7 @@ impl LbHandler {
             let patch =
                 MetadataPatch::default().annotate(STATE_ANNOTATION, text.clone()).add_finalizer(FINALIZER);
             written = self.writer.metadata(service, &patch).await.step(WRITE)?;
-            if whole {
-                self.records.set_written(&owner.uid, &text);
-            } else {
-                self.records.clear_written(&owner.uid);
-            }
+            self.records.set_written(&owner.uid, Some(&*text).filter(|_| whole));
         }
         if written == Written::Done && reachable.is_some() && reconciliation.was_active {
             written = self.write_status(service, reachable, None).await?;
@@ -59,9 +53,8 @@ impl LbHandler {
             reconciliation.desired = None;
             return reconciliation.run().await;
         }
-        self.legacy.remove(key);
-        let is_unknown = matches!(self.records.get(&owner.uid), Some(LbRecord::Unknown(_)));
-        if complete && !is_unknown {
+        self.legacy.remove(&ServiceKey::of(&service.metadata));
+        if complete {
             self.records.remove(&owner.uid);
         }
         Ok(())

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
-use staffetta_driver::{LoadBalancer, NormalizedSpec, Owner};
+use staffetta_driver::{LoadBalancer, NormalizedSpec, Owner, ProvisioningStatus};
 use staffetta_handler::{Failure, Identity, MetadataPatch, Tombstone};
 
 use super::annotation::{self, STATE_ANNOTATION};
@@ -41,7 +41,7 @@ impl LbHandler {
             return Err(LbError::Outdated);
         }
         let Some(spec) = self.drivers.placement.spec(&service).await? else { return Ok(()) };
-        let annotated = self.annotated(&service, key)?;
+        let annotated = self.annotated(&service)?;
         let is_foreign = annotated.unmarked && !self.options.adopt_unmarked;
         let desired = self.desired(&service, &owner, &spec, annotated.load_balancer.as_ref()).await?;
         let is_untrusted = is_foreign || self.is_untrusted(&service, &owner);
@@ -56,7 +56,7 @@ impl LbHandler {
         }
         match &applied {
             Ok(()) => {
-                self.publish(&service, key, &mut reconciliation, true).await?;
+                self.publish(&service, &mut reconciliation, true).await?;
                 reconciliation.check_unserved()
             }
             // The annotation of Kuryr stays until all resources carry marks, because nothing else
@@ -69,7 +69,7 @@ impl LbHandler {
                     || reconciliation.is_complete
                     || matches!(error, LbError::PublicIp(_)) =>
             {
-                let published = self.publish(&service, key, &mut reconciliation, false).await;
+                let published = self.publish(&service, &mut reconciliation, false).await;
                 applied.and(published)
             }
             Err(_) => applied,
@@ -100,8 +100,8 @@ impl LbHandler {
 
     /// Returns the state in the annotation of the service or, if an older controller wrote it, of
     /// the service's `Endpoints`. Without an annotation, the state is empty.
-    fn annotated(&self, service: &Service, key: &ServiceKey) -> Result<LbaasState, LbError> {
-        let legacy = self.legacy.get(key).map(|text| text.clone());
+    fn annotated(&self, service: &Service) -> Result<LbaasState, LbError> {
+        let legacy = self.legacy.get(&ServiceKey::of(&service.metadata)).map(|text| text.clone());
         let Some(text) = service.annotations().get(STATE_ANNOTATION).cloned().or(legacy) else {
             return Ok(LbaasState::default());
         };
@@ -136,33 +136,30 @@ impl LbHandler {
             owner,
             desired,
             state: LbaasState::default(),
-            annotated,
+            annotated: annotated.clone(),
             unserved: Vec::new(),
             was_active: false,
             is_complete: false,
             is_replaced: false,
         };
-        let annotated = reconciliation.annotated.clone();
         let state = match self.records.get(&owner.uid) {
             Some(LbRecord::Known(state)) => state,
-            Some(LbRecord::Owned(state)) => state.merge_annotated(self.records.confirm_user_ip(annotated)),
-            Some(LbRecord::Unknown(user_ip)) => {
-                let state = reconciliation.read_marks().await?;
-                reconciliation.start_from(state);
-                reconciliation.assume_associated(user_ip);
-                return Ok(reconciliation);
-            }
-            None if is_untrusted => reconciliation.read_marks().await?,
+            Some(LbRecord::Owned(state)) => state.merge_annotated(annotated),
+            Some(LbRecord::Unknown(public_ip)) => reconciliation.read_marks(public_ip).await?,
+            None if is_untrusted => reconciliation.read_marks(None).await?,
             None => annotated,
         };
-        reconciliation.start_from(state);
+        if state.status() == Some(ProvisioningStatus::Active) {
+            reconciliation.note_active();
+        }
+        reconciliation.state = state;
         Ok(reconciliation)
     }
 
     /// Releases the load balancer of a service that is to have none any more, and removes the
     /// annotation and the finalizer.
     async fn release(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
-        let annotated = self.annotated(service, &ServiceKey::of(&service.metadata))?;
+        let annotated = self.annotated(service)?;
         let mut reconciliation =
             self.start(owner, None, annotated, self.is_untrusted(service, owner)).await?;
         reconciliation.run().await?;

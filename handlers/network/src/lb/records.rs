@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
 
 use dashmap::DashMap;
-use staffetta_driver::{LoadBalancer, Owned, PublicIp, PublicIpId, Uid};
+use staffetta_driver::{LoadBalancer, Owned, PortId, PublicIp, Uid};
 
 use super::state::LbaasState;
 use crate::records::RecordMap;
@@ -16,11 +15,12 @@ use crate::records::RecordMap;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LbRecord {
     /// A driver was called and the outcome is unknown, so that the ownership marks must be read.
-    /// The value is a user-provided address that may be associated with the load balancer by now;
-    /// such an address carries no ownership mark.
+    /// The value is the public address before the call. If a user provided it, it carries no
+    /// ownership mark, and the annotation may not name it yet.
     Unknown(Option<PublicIp>),
     /// The state according to the ownership marks, as of the last time when those of all services
-    /// were read. Resources without an ownership mark are missing.
+    /// were read, with a user-provided address that was associated. Other resources without an
+    /// ownership mark are missing.
     Owned(LbaasState),
     /// The full state, which the annotation does not show yet.
     Known(LbaasState),
@@ -36,15 +36,17 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Returns the public addresses without an ownership mark, which users provide, by id.
-    pub(super) fn unmarked_ips(&self) -> HashMap<PublicIpId, PublicIp> {
+    /// Returns the public addresses without an ownership mark, which users provide, by the port with
+    /// which they are associated.
+    pub(super) fn unmarked_ips(&self) -> HashMap<PortId, PublicIp> {
         let unmarked = self.public_ips.iter().filter(|marked| marked.owner.is_none());
-        unmarked.map(|marked| (marked.resource.id.clone(), marked.resource.clone())).collect()
+        unmarked.filter_map(|marked| Some((marked.resource.port.clone()?, marked.resource.clone()))).collect()
     }
 
     /// Returns the in-memory records that follow from the ownership marks, by the UID of the
     /// service.
     pub(super) fn into_records(self) -> HashMap<Uid, LbRecord> {
+        let unmarked_ips = self.unmarked_ips();
         let mut records: HashMap<Uid, LbRecord> = HashMap::new();
         for Owned { owner, resource } in self.load_balancers {
             let Some(owner) = owner else { continue };
@@ -63,6 +65,11 @@ impl Marks {
                 record => *record = LbRecord::Unknown(None),
             }
         }
+        for record in records.values_mut() {
+            if let LbRecord::Owned(state) = record {
+                state.add_user_ip(&unmarked_ips);
+            }
+        }
         records
     }
 }
@@ -74,8 +81,6 @@ pub(super) struct LbRecords {
     records: RecordMap<LbRecord>,
     /// The number of consecutive failures of each load balancer, by the UID of the service.
     failures: DashMap<Uid, u32>,
-    /// The public addresses without an ownership mark at the time of the last recovery.
-    unmarked_ips: Mutex<HashMap<PublicIpId, PublicIp>>,
     /// The hash of the annotation that this process wrote last, by the UID of the service. The hash
     /// has a random key, so that other users cannot predict it.
     written: DashMap<Uid, u64>,
@@ -103,9 +108,13 @@ impl LbRecords {
         self.failures.remove(uid);
     }
 
-    /// Stores the hash of the annotation that this process wrote.
-    pub(super) fn set_written(&self, uid: &Uid, text: &str) {
-        self.written.insert(uid.clone(), self.hasher.hash_one(text));
+    /// Stores the hash of the annotation that this process wrote. `None` removes it, for an
+    /// annotation that was written without members because it would be too long.
+    pub(super) fn set_written(&self, uid: &Uid, text: Option<&str>) {
+        match text {
+            Some(text) => drop(self.written.insert(uid.clone(), self.hasher.hash_one(text))),
+            None => drop(self.written.remove(uid)),
+        }
     }
 
     /// Returns `true` if this process wrote the annotation `text`. Everybody who may change the
@@ -114,27 +123,15 @@ impl LbRecords {
         self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
     }
 
-    /// Removes the hash of an annotation that was written without members because it would be too long.
-    pub(super) fn clear_written(&self, uid: &Uid) {
-        self.written.remove(uid);
-    }
-
     /// Removes everything that is stored about a service whose load balancer was released.
     pub(super) fn forget(&self, uid: &Uid) {
         self.remove(uid);
         self.clear_failures(uid);
-        self.clear_written(uid);
-    }
-
-    /// Removes a user-provided address from `annotated` unless the last recovery listed it with the
-    /// same association.
-    pub(super) fn confirm_user_ip(&self, annotated: LbaasState) -> LbaasState {
-        annotated.confirm_user_ip(&self.unmarked_ips.lock().unwrap_or_else(PoisonError::into_inner))
+        self.set_written(uid, None);
     }
 
     /// Replaces all records by those that follow from the ownership marks.
     pub(super) fn recover(&self, marks: Marks) {
-        *self.unmarked_ips.lock().unwrap_or_else(PoisonError::into_inner) = marks.unmarked_ips();
         self.written.clear();
         self.replace_all(marks.into_records());
     }

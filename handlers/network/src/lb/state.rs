@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use staffetta_driver::{Allocation, LoadBalancer, PortId, ProvisioningStatus, PublicIp, PublicIpId};
+use staffetta_driver::{Allocation, LoadBalancer, PortId, ProvisioningStatus, PublicIp};
 
 /// The observed load balancer and public address of one service: Kuryr's `LBaaSState`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,27 +37,28 @@ impl LbaasState {
         self.public_ip.as_ref().filter(|public_ip| public_ip.port.as_ref() == Some(port))
     }
 
-    /// Adds the resources that carry no ownership mark, so that only the annotation names them: an
-    /// address that the user provided, and resources that Kuryr created.
-    pub(super) fn merge_annotated(mut self, annotated: LbaasState) -> Self {
-        let pooled = annotated.public_ip.as_ref().is_some_and(|ip| ip.allocation == Allocation::Pool);
-        if annotated.unmarked {
-            self.unmarked = self.load_balancer.is_none() || (pooled && self.public_ip.is_none());
-            self.load_balancer = self.load_balancer.or(annotated.load_balancer);
-        }
-        if self.public_ip.is_none() && (annotated.unmarked || !pooled) {
-            self.public_ip = annotated.public_ip;
-            self.drop_unassociated_user_ip();
-        }
-        self
+    /// Adds the address among `unmarked`, by port, that is associated with the load balancer. Does
+    /// nothing if the state has an address.
+    pub(super) fn add_user_ip(&mut self, unmarked: &HashMap<PortId, PublicIp>) {
+        let port = self.load_balancer.as_ref().map(|load_balancer| &load_balancer.port);
+        self.public_ip = self.public_ip.take().or_else(|| unmarked.get(port?).cloned());
     }
 
-    /// Removes a user-provided address that is not associated with the load balancer. Such an
-    /// address does not belong to this service, even if the annotation names it.
-    pub(super) fn drop_unassociated_user_ip(&mut self) {
-        if self.has_user_ip() && self.reachable().is_none() {
-            self.public_ip = None;
+    /// Completes the state according to the ownership marks by that in the annotation. Adds the
+    /// resources that Kuryr created, which carry no ownership mark. Removes a user-provided address
+    /// that the annotation does not name: another user associated it.
+    pub(super) fn merge_annotated(mut self, annotated: LbaasState) -> Self {
+        let identify = |public_ip: &PublicIp| (public_ip.id.clone(), public_ip.ip, public_ip.allocation);
+        let named = annotated.public_ip.as_ref().map(identify);
+        self.public_ip
+            .take_if(|found| found.allocation == Allocation::User && named != Some(identify(found)));
+        if annotated.unmarked {
+            let pooled = annotated.public_ip.filter(|named| named.allocation == Allocation::Pool);
+            self.unmarked = self.load_balancer.is_none() || (pooled.is_some() && self.public_ip.is_none());
+            self.load_balancer = self.load_balancer.or(annotated.load_balancer);
+            self.public_ip = self.public_ip.or(pooled);
         }
+        self
     }
 
     /// Returns `true` if the load balancer is in the state ERROR. A port without a load balancer,
@@ -71,18 +72,6 @@ impl LbaasState {
     /// Returns `true` if the public address was provided by the user.
     pub(super) fn has_user_ip(&self) -> bool {
         self.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)
-    }
-
-    /// Removes a user-provided address unless it is among the `unmarked` addresses, with the same
-    /// association. The driver decides about other addresses when they are requested.
-    pub(super) fn confirm_user_ip(mut self, unmarked: &HashMap<PublicIpId, PublicIp>) -> Self {
-        if self.has_user_ip() {
-            self.public_ip = self.public_ip.take_if(|published| {
-                let found = unmarked.get(&published.id);
-                found.is_some_and(|found| (found.ip, &found.port) == (published.ip, &published.port))
-            });
-        }
-        self
     }
 
     /// Returns `true` if two states are equal apart from pending changes, the order of listeners
@@ -136,41 +125,37 @@ mod tests {
     use crate::lb::testing::{listener, load_balancer, public_ip};
 
     #[test]
-    fn unmarked_resources_are_known_from_the_annotation_only() {
-        let user_ip = LbaasState { public_ip: Some(public_ip(Allocation::User)), ..LbaasState::default() };
-        let pooled = LbaasState { public_ip: Some(public_ip(Allocation::Pool)), ..LbaasState::default() };
-        let balancer = load_balancer("default/web", "10.0.0.1");
-        let marked = |port: &str| {
-            let found = LoadBalancer { port: port.into(), ..balancer.clone() };
-            LbaasState { load_balancer: Some(found), ..LbaasState::default() }
+    fn a_user_provided_address_counts_if_it_is_associated_and_annotated() {
+        let annotated = LbaasState { public_ip: Some(public_ip(Allocation::User)), ..LbaasState::default() };
+        let found = |port: Option<&str>| {
+            let listed = PublicIp { port: port.map(PortId::from), ..public_ip(Allocation::User) };
+            let unmarked = listed.port.clone().map(|port| (port, listed)).into_iter().collect();
+            let balancer = Some(load_balancer("default/web", "10.0.0.1"));
+            let mut state = LbaasState { load_balancer: balancer, ..LbaasState::default() };
+            state.add_user_ip(&unmarked);
+            state
         };
-        assert_eq!(marked("port").merge_annotated(user_ip.clone()).public_ip, user_ip.public_ip);
-        assert_eq!(
-            marked("another").merge_annotated(user_ip.clone()).public_ip,
-            None,
-            "it is associated with another port"
-        );
-        assert_eq!(
-            LbaasState::default().merge_annotated(user_ip).public_ip,
-            None,
-            "there is no load balancer"
-        );
-        assert_eq!(marked("port").merge_annotated(pooled).public_ip, None, "its mark would be listed");
+        let counts = |port, annotated: &LbaasState| found(port).merge_annotated(annotated.clone()).public_ip;
+        assert_eq!(counts(Some("port"), &annotated), annotated.public_ip);
+        assert_eq!(counts(None, &annotated), None, "it is acquired again");
+        assert_eq!(counts(Some("another"), &annotated), None, "it is associated with another port");
+        assert_eq!(counts(Some("port"), &LbaasState::default()), None, "another user associated it");
+        let kuryrs = LbaasState {
+            public_ip: Some(public_ip(Allocation::Pool)),
+            unmarked: true,
+            ..LbaasState::default()
+        };
+        assert_eq!(counts(Some("port"), &kuryrs), kuryrs.public_ip, "it is adopted");
+        let mut alone = LbaasState::default();
+        alone.add_user_ip(&HashMap::from([("port".into(), public_ip(Allocation::User))]));
+        assert_eq!(alone.merge_annotated(annotated).public_ip, None, "there is no load balancer");
     }
 
     #[test]
-    fn a_user_provided_address_counts_only_with_its_listed_association() {
-        let published = LbaasState { public_ip: Some(public_ip(Allocation::User)), ..LbaasState::default() };
-        let confirmed = |port: Option<&str>| {
-            let listed = PublicIp { port: port.map(PortId::from), ..public_ip(Allocation::User) };
-            published.clone().confirm_user_ip(&HashMap::from([(listed.id.clone(), listed)])).public_ip
-        };
-        assert_eq!(confirmed(Some("port")), published.public_ip);
-        assert_eq!(confirmed(None), None, "it is acquired again");
-        assert_eq!(confirmed(Some("another")), None);
-        assert_eq!(published.clone().confirm_user_ip(&HashMap::new()).public_ip, None);
+    fn an_address_of_the_pool_counts_by_its_mark_only() {
         let pooled = LbaasState { public_ip: Some(public_ip(Allocation::Pool)), ..LbaasState::default() };
-        assert_eq!(pooled.clone().confirm_user_ip(&HashMap::new()), pooled, "its mark is listed");
+        assert_eq!(LbaasState::default().merge_annotated(pooled.clone()).public_ip, None);
+        assert_eq!(pooled.clone().merge_annotated(LbaasState::default()), pooled);
     }
 
     #[test]

@@ -61,8 +61,9 @@ impl Reconciliation<'_> {
             let made = self.drivers.load_balancer.ensure_load_balancer(self.owner, &spec).await?;
             self.was_active |= made.status == ProvisioningStatus::Active;
             self.state.load_balancer = Some(made);
-            if self.state.unmarked {
-                self.state.drop_unassociated_user_ip();
+            // Kuryr's annotation may name an address that does not belong to this service.
+            if self.state.unmarked && self.state.has_user_ip() && self.state.reachable().is_none() {
+                self.state.public_ip = None;
             }
         }
         let public_ip = self.state.public_ip.as_ref();

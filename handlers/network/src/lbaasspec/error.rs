@@ -34,10 +34,7 @@ impl LbaasSpecError {
     /// Returns the error of the failed step, or `None` if the service or the configuration is
     /// invalid.
     fn step(&self) -> Option<&StepError> {
-        match self {
-            Self::Step(error) => Some(error),
-            Self::Field { .. } | Self::NoSubnet => None,
-        }
+        if let Self::Step(error) = self { Some(error) } else { None }
     }
 }
 

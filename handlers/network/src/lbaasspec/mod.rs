@@ -18,7 +18,7 @@ pub use annotation::{LbaasPortSpec, LbaasServiceSpec, SPEC_ANNOTATION, ServiceTy
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
 pub(crate) use service::invalid;
-use service::{ServiceFields, has_foreign_class, no_load_balancer_reason, second_ip};
+use service::{ServiceFields, has_foreign_class, no_load_balancer_reason};
 
 use crate::kuryr;
 use crate::notices::Notices;
@@ -99,9 +99,13 @@ impl LbaasSpecHandler {
     /// Records an Event if the service has a second cluster IP, because only the first one is
     /// served.
     fn report_second_ip(&self, service: &Service) {
-        let first = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref()).unwrap_or_default();
-        let text = second_ip(service)
-            .map(|ip| format!("a load balancer has one address: {first} is served, {ip} is not"));
+        let ips = service.spec.as_ref().and_then(|spec| spec.cluster_ips.as_deref());
+        let text = match ips {
+            Some([first, second, ..]) => {
+                Some(format!("a load balancer has one address: {first} is served, {second} is not"))
+            }
+            _ => None,
+        };
         self.notices.set_condition(Identity::of_object(service), SECOND_FAMILY_UNSERVED, text);
     }
 }
@@ -117,7 +121,7 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
             None if kuryr::managed(&**service).is_some() => Interest::Limited(
                 "Kuryr manages it by a custom resource, and it is left alone until `staffetta migrate kuryr` takes it over",
             ),
-            None if has_foreign_class(service) => Interest::Limited(
+            None if service.spec.as_ref().is_some_and(has_foreign_class) => Interest::Limited(
                 "its loadBalancerClass is that of another controller, so it is served as a NodePort, without a public IP",
             ),
             None => Interest::Taken,

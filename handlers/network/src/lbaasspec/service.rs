@@ -84,21 +84,9 @@ pub(super) fn no_load_balancer_reason(service: &Service) -> Option<&'static str>
     cluster_ip(spec).is_none().then_some(none)
 }
 
-/// Returns `true` if the `spec.loadBalancerClass` of the service names another controller.
-pub(super) fn has_foreign_class(service: &Service) -> bool {
-    service.spec.as_ref().is_some_and(is_of_foreign_class)
-}
-
 /// Returns `true` if `spec.loadBalancerClass` names another controller.
-fn is_of_foreign_class(spec: &ServiceSpec) -> bool {
+pub(super) fn has_foreign_class(spec: &ServiceSpec) -> bool {
     spec.load_balancer_class.as_deref().is_some_and(|class| class != LOAD_BALANCER_CLASS)
-}
-
-/// Returns the second cluster IP of a dual-stack service, or `None` if a service has only one. A
-/// load balancer has one address, so the second cluster IP is not served.
-pub(super) fn second_ip(service: &Service) -> Option<&str> {
-    let spec = service.spec.as_ref().filter(|_| is_balanced(service))?;
-    spec.cluster_ips.as_ref()?.get(1).map(String::as_str)
 }
 
 /// Returns the assigned cluster IP. Returns `None` if no cluster IP is assigned yet, which leaves
@@ -110,7 +98,7 @@ fn cluster_ip(spec: &ServiceSpec) -> Option<&str> {
 /// Parses `spec.type`. A `LoadBalancer` whose class belongs to another controller becomes a
 /// `NodePort`.
 fn service_type(spec: &ServiceSpec) -> Result<ServiceType, LbaasSpecError> {
-    let ours = !is_of_foreign_class(spec);
+    let ours = !has_foreign_class(spec);
     match spec.type_.as_deref() {
         None | Some("ClusterIP") => Ok(ServiceType::ClusterIP),
         Some("LoadBalancer") if ours => Ok(ServiceType::LoadBalancer),
@@ -193,16 +181,6 @@ mod tests {
         assert_eq!(type_and_ip(Value::Null), (ServiceType::LoadBalancer, true));
         assert_eq!(type_and_ip(json!(LOAD_BALANCER_CLASS)), (ServiceType::LoadBalancer, true));
         assert_eq!(type_and_ip(json!("example.com/other")), (ServiceType::NodePort, false));
-    }
-
-    #[test]
-    fn of_two_cluster_ips_the_first_is_served() {
-        let second = |spec: &Value| second_ip(&service("web", spec)).map(str::to_owned);
-        let both = json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"] });
-        assert_eq!(second(&both).as_deref(), Some("fd00::1"));
-        assert_eq!(web(&both).unwrap().ip, IpAddr::from([10, 0, 0, 1]));
-        assert_eq!(second(&json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"] })), None);
-        assert_eq!(second(&json!({ "clusterIP": "None", "clusterIPs": ["None", "fd00::1"] })), None);
     }
 
     #[test]

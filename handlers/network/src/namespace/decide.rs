@@ -2,6 +2,7 @@
 //! record.
 
 use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
 use staffetta_driver::{NAMESPACE_NETWORK, NamespaceNetwork};
 use staffetta_handler::Tombstone;
 
@@ -29,10 +30,9 @@ pub(super) enum NamespaceAction {
     /// Delete the in-memory record: it is no longer needed, because the annotation names the
     /// network.
     DropRecord,
-    /// Create the network, or find the existing one, and publish it in the annotation.
-    Create,
-    /// Write a network that exists already into the annotation.
-    Publish(NamespaceNetwork),
+    /// Write the network into the annotation. Create the network first, or find the existing one, if
+    /// it is `None`.
+    Publish(Option<NamespaceNetwork>),
     /// Release the network, and then remove the finalizer.
     Release,
     /// Remove the finalizer of this handler, because no network is left.
@@ -50,7 +50,8 @@ pub(super) fn decide(
     record: Option<&NetworkRecord>,
 ) -> Result<NamespaceAction, AnnotationError> {
     use NamespaceAction as Action;
-    let published = annotation(namespace).map(|text| read::<NamespaceNetwork>(NAMESPACE_NETWORK, text));
+    let published = namespace.annotations().get(NAMESPACE_NETWORK);
+    let published = published.map(|text| read::<NamespaceNetwork>(NAMESPACE_NETWORK, text));
     if namespace.metadata.deletion_timestamp.is_some() {
         let emptied =
             namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref()).is_none_or(Vec::is_empty);
@@ -64,10 +65,10 @@ pub(super) fn decide(
     }
     Ok(match (published.transpose()?, record) {
         (Some(_), _) if has_finalizer(namespace) => Action::DropRecord,
-        (None, Some(NetworkRecord::Created(network))) => Action::Publish(network.clone()),
+        (None, Some(NetworkRecord::Created(network))) => Action::Publish(Some(network.clone())),
         // An annotation without our finalizer was copied, or the finalizer was removed by hand: the
         // network may belong to another namespace.
-        _ => Action::Create,
+        _ => Action::Publish(None),
     })
 }
 
@@ -76,16 +77,13 @@ pub(super) fn may_have_network(tombstone: &Tombstone<Namespace>, record: Option<
     match (record, tombstone) {
         (Some(record), _) => *record != NetworkRecord::Released,
         (None, Tombstone::Missed(_)) => true,
-        (None, Tombstone::Last(namespace)) => has_finalizer(namespace) || annotation(namespace).is_some(),
+        (None, Tombstone::Last(namespace)) => {
+            has_finalizer(namespace) || namespace.annotations().contains_key(NAMESPACE_NETWORK)
+        }
     }
-}
-
-/// Returns the value of the annotation with the network of the namespace, or `None` if it is missing.
-fn annotation(namespace: &Namespace) -> Option<&str> {
-    namespace.metadata.annotations.as_ref()?.get(NAMESPACE_NETWORK).map(String::as_str)
 }
 
 /// Returns `true` if the namespace has the finalizer of this handler.
 fn has_finalizer(namespace: &Namespace) -> bool {
-    namespace.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER)
+    namespace.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }

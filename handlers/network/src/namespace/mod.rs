@@ -70,11 +70,13 @@ impl NamespaceHandler {
                 self.records.remove(&owner.uid);
                 Ok(())
             }
-            NamespaceAction::Create => {
-                let network = self.create(namespace, &owner).await?;
+            NamespaceAction::Publish(created) => {
+                let network = match created {
+                    Some(network) => network,
+                    None => self.create(namespace, &owner).await?,
+                };
                 self.publish(namespace, &owner, &network).await
             }
-            NamespaceAction::Publish(network) => self.publish(namespace, &owner, &network).await,
             NamespaceAction::Release => {
                 self.release(&owner).await?;
                 self.remove_finalizer(namespace).await

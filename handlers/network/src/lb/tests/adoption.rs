@@ -80,6 +80,8 @@ async fn an_interrupted_adoption_is_completed() {
     world.want(&public());
     let theirs = kuryrs(&world);
     world.api.annotate(STATE_ANNOTATION, &annotation::write(&theirs));
+    let address = theirs.public_ip.unwrap();
+    world.drivers().public_ip.associate(&address, &theirs.load_balancer.unwrap().port).await.unwrap();
     let broken = Fault::Fail(DriverError::new(Reason::Unavailable, "acquire"));
     world.addresses.faults().inject(staffetta_memory::PublicIpMethod::Acquire, 1, broken);
     world.event().await.unwrap_err();
@@ -87,8 +89,9 @@ async fn an_interrupted_adoption_is_completed() {
     world.event().await.unwrap();
     world.event().await.unwrap();
     is_adopted(&world).await;
-    assert_eq!(world.services.public_ips().len(), 1);
-    assert!(world.services.public_ips()[0].0.is_some());
+    let held = world.services.public_ips();
+    assert_eq!((held.len(), &held[0].1.id), (1, &address.id));
+    assert!(held[0].0.is_some());
 }
 
 #[tokio::test]

@@ -115,6 +115,8 @@ async fn after_a_lost_answer_the_marks_are_read_first() {
         world.event().await.unwrap();
         assert_eq!(world.calls()[calls..], ["list"], "{method:?}: nothing is asked twice");
         assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+        world.event().await.unwrap();
+        assert_eq!(world.calls()[calls..], ["list"], "{method:?}: the marks are read once");
     }
 }
 

@@ -241,3 +241,17 @@ async fn a_restricted_service_is_not_opened_while_it_has_its_public_address() {
     world.event().await.unwrap();
     assert_eq!((ranges(), world.services.public_ips().len()), (0, 0));
 }
+
+#[tokio::test]
+async fn after_a_lost_answer_about_members_the_marks_are_read_although_the_address_was_released() {
+    let world = balanced(&public()).await;
+    world.want(&spec());
+    world.index(&Event::Modified(slice("s1", &["10.1.0.2"])).erase());
+    let lost = Fault::DoneThenFail(DriverError::new(Reason::Unavailable, "set members"));
+    world.balancers.faults().inject(LoadBalancerMethod::SetMembers, 1, lost);
+    assert!(world.event().await.unwrap_err().transient());
+    assert!(world.services.public_ips().is_empty() && world.members(HTTP) == ["10.1.0.2:8080"]);
+    world.index(&Event::Modified(slice("s1", &[])).erase());
+    world.event().await.unwrap();
+    assert_eq!(world.members(HTTP), [""; 0]);
+}
