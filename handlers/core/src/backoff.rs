@@ -1,4 +1,4 @@
-//! Exponential back-off with jitter: wraps the crate `backoff`, as `drivers/openstack/src/backoff.rs` does, and uses tokio's clock.
+//! Exponential back-off with jitter: wraps the crate `backoff`, as `drivers/openstack/src/identity/backoff.rs` does, and uses tokio's clock.
 
 use std::time::{Duration, Instant};
 
