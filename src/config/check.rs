@@ -115,12 +115,14 @@ impl Checker<'_> {
         while let Err(error) = section.fits(values[&section.name].clone()) {
             let path = root.join(error.path());
             let message = error.inner().to_string();
+            let is_incomplete = message.starts_with("missing field");
             // An entry may be missing only because it was removed.
-            let repeated = self.findings.iter().any(|finding| finding.path == path)
-                || (removed && message.starts_with("missing field"));
+            let repeated =
+                self.findings.iter().any(|finding| finding.path == path) || (removed && is_incomplete);
             if !repeated {
                 let option = path.key_at(1).and_then(|option| section.option(option));
-                let secret = option.is_some_and(|option| is_secret(&option.schema));
+                // The name of a missing entry is no secret.
+                let secret = !is_incomplete && option.is_some_and(|option| is_secret(&option.schema));
                 let hidden = || "has a wrong type or form; it is secret and not shown".to_owned();
                 self.add_wrong_value(&path, if secret { hidden() } else { message });
             }
