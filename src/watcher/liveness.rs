@@ -132,9 +132,7 @@ pub(super) struct QuietWatch {
     pub(super) attempts: u32,
     /// The time at which the server last accepted the watch or sent something in it.
     pub(super) last_activity: Instant,
-    /// The time at which the stream was polled again after its last failure.
-    pub(super) retried: Instant,
-    /// The time since which the watch itself is requested: `retried`, or the end of the list that followed.
+    /// The time since which the watch itself is requested: that of the last retry, or the end of the list that followed.
     pub(super) requested: Instant,
 }
 
@@ -173,7 +171,7 @@ impl QuietWatch {
             // A server that answers sends at least one frame in the time that a watch lasts.
             0 if quiet >= (timeout * 2).max(timeout + TIMEOUT_GRACE) => QuietAction::Relist,
             0 => QuietAction::CheckHistory,
-            _ if self.last_activity > self.retried => QuietAction::Recovered,
+            _ if self.last_activity > self.requested => QuietAction::Recovered,
             _ if now.saturating_duration_since(self.requested) > RESPONSE_TIMEOUT => QuietAction::Relist,
             _ => QuietAction::Wait,
         }
@@ -195,8 +193,8 @@ mod tests {
         advance(Duration::from_secs(1000)).await;
         let now = Instant::now();
         let ago = |seconds: u64| now - Duration::from_secs(seconds);
-        // `listing`, failed attempts, and the seconds since the last activity and since the last retry.
-        for (listing, attempts, last_activity, retried, expected) in [
+        // `listing`, failed attempts, and the seconds since the last activity and since the last request.
+        for (listing, attempts, last_activity, requested, expected) in [
             (true, 0, 1, 1000, QuietAction::Relist),
             (true, 3, 500, 1, QuietAction::Relist),
             (false, 0, 0, 1000, QuietAction::CheckHistory),
@@ -208,13 +206,10 @@ mod tests {
             (false, 1, 500, 61, QuietAction::Relist),
             (false, 1, 59, 61, QuietAction::Recovered),
         ] {
-            let (last_activity, retried) = (ago(last_activity), ago(retried));
-            let quiet = QuietWatch { listing, attempts, last_activity, retried, requested: retried };
+            let (last_activity, requested) = (ago(last_activity), ago(requested));
+            let quiet = QuietWatch { listing, attempts, last_activity, requested };
             assert_eq!(quiet.action(MINUTE, now), expected, "{quiet:?} at {now:?}");
         }
-        let (last_activity, retried, requested) = (ago(500), ago(300), ago(60));
-        let after_a_list = QuietWatch { listing: false, attempts: 1, last_activity, retried, requested };
-        assert_eq!(after_a_list.action(MINUTE, now), QuietAction::Wait, "it was just requested");
     }
 
     #[tokio::test(start_paused = true)]
@@ -238,7 +233,7 @@ mod tests {
     }
 
     fn quiet(now: Instant, listing: bool, attempts: u32) -> QuietWatch {
-        QuietWatch { listing, attempts, last_activity: now, retried: now, requested: now }
+        QuietWatch { listing, attempts, last_activity: now, requested: now }
     }
 
     /// Makes a watch at a server that responds to each path in its own way.

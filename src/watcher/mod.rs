@@ -66,16 +66,7 @@ pub struct Watcher<S> {
 /// The watch of one kind: its state and its task.
 struct WatchEntry {
     state: Arc<WatchState>,
-    /// `true` once all objects of the kind were delivered.
-    listed: watch::Receiver<bool>,
     task: AbortOnDropHandle<()>,
-}
-
-impl WatchEntry {
-    /// Returns the current status of the watch.
-    fn status(&self) -> WatchStatus {
-        self.state.status(*self.listed.borrow(), self.task.is_finished())
-    }
 }
 
 impl<S: EventSink> Watcher<S> {
@@ -107,7 +98,7 @@ impl<S: EventSink> Watcher<S> {
 
     /// Watches `kind`, unless it is watched already. If the kind `first` is watched, its objects are delivered before.
     pub fn add_after(&self, kind: &Kind, first: TypeId) {
-        let first = self.watches().get(&first).map(|watch| watch.listed.clone());
+        let first = self.watches().get(&first).map(|watch| watch.state.listed.subscribe());
         self.start(kind, first);
     }
 
@@ -115,9 +106,8 @@ impl<S: EventSink> Watcher<S> {
     fn start(&self, kind: &Kind, first: Option<watch::Receiver<bool>>) {
         self.watches().entry(kind.type_id).or_insert_with(|| {
             let state = Arc::new(WatchState::new(kind));
-            let (sender, listed) = watch::channel(false);
             let (client, sink) = (self.client.clone(), Arc::clone(&self.sink));
-            let task = WatchTask::new(&state, client, self.config.clone(), sink, sender);
+            let task = WatchTask::new(&state, client, self.config.clone(), sink);
             let run = async move {
                 if let Some(mut first) = first {
                     // It fails if that watch was removed, which then delivers no more.
@@ -125,7 +115,7 @@ impl<S: EventSink> Watcher<S> {
                 }
                 task.run().await;
             };
-            WatchEntry { state, listed, task: AbortOnDropHandle::new(tokio::spawn(run)) }
+            WatchEntry { state, task: AbortOnDropHandle::new(tokio::spawn(run)) }
         });
     }
 
@@ -149,36 +139,30 @@ impl<S: EventSink> Watcher<S> {
         self.watches().clear();
     }
 
-    /// Returns the status of each watch, ordered by the name of its kind.
+    /// Returns the status of each watch.
     pub fn statuses(&self) -> Vec<WatchStatus> {
-        let mut statuses: Vec<_> = self.watches().values().map(WatchEntry::status).collect();
-        statuses.sort_unstable_by(|one, other| one.kind.name.cmp(&other.kind.name));
-        statuses
+        self.watches().values().map(|watch| watch.state.status(watch.task.is_finished())).collect()
     }
 
     /// Returns the objects that cannot be decoded, at most 1000 of each kind. [`WatchStatus::undecodable`] counts all of them.
     pub fn undecodable(&self) -> Vec<Undecodable> {
-        let of =
-            |watch: &WatchEntry| lock(&watch.state.store).undecodable().kept().cloned().collect::<Vec<_>>();
+        let of = |watch: &WatchEntry| lock(&watch.state.store).undecodable().cloned().collect::<Vec<_>>();
         self.watches().values().flat_map(of).collect()
     }
 
-    /// Completes when all objects of all kinds were delivered once.
+    /// Completes when all objects of all kinds were delivered once; never if the task of a watch panicked before, which liveness reports.
     pub async fn until_listed(&self) {
-        let listed: Vec<_> = self.watches().values().map(|watch| watch.listed.clone()).collect();
+        let listed: Vec<_> = self.watches().values().map(|watch| watch.state.listed.subscribe()).collect();
         for mut listed in listed {
-            let failed = listed.wait_for(|listed| *listed).await.is_err();
-            if failed && self.watches().values().any(|watch| watch.task.is_finished()) {
-                // The watch was not removed, its task panicked: liveness reports that, and the process never gets ready.
-                std::future::pending::<()>().await;
-            }
+            // It fails if the watch was removed.
+            let _ = listed.wait_for(|listed| *listed).await;
         }
     }
 
     /// Returns the UIDs of all objects of a kind; `None` if the kind is not watched or was never listed completely.
     pub fn uids(&self, kind: TypeId) -> Option<HashSet<String>> {
         let watches = self.watches();
-        let watch = watches.get(&kind).filter(|watch| *watch.listed.borrow())?;
+        let watch = watches.get(&kind).filter(|watch| *watch.state.listed.borrow())?;
         Some(lock(&watch.state.store).uids())
     }
 
@@ -186,7 +170,7 @@ impl<S: EventSink> Watcher<S> {
     pub fn contains(&self, kind: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
         let selected =
             |watch: &&WatchEntry| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.state.kind.name));
-        let contains = |watch: &WatchEntry| lock(&watch.state.store).contains(namespace, name);
+        let contains = |watch: &WatchEntry| lock(&watch.state.store).find(namespace, name).next().is_some();
         self.watches().values().filter(selected).any(contains)
     }
 
@@ -205,8 +189,7 @@ impl<S: EventSink> Watcher<S> {
             watches
                 .flat_map(|watch| {
                     let store = lock(&watch.state.store);
-                    let found =
-                        store.namespaces_of(name).filter(|found| namespace.is_none_or(|only| only == *found));
+                    let found = store.find(namespace, name);
                     found.map(|found| (watch.state.kind.clone(), found.to_owned())).collect::<Vec<_>>()
                 })
                 .collect()

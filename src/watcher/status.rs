@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use staffetta_handler::{Change, Kind};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::liveness::Liveness;
@@ -23,6 +23,8 @@ pub(super) struct WatchState {
     began: Instant,
     /// The counts for metrics and status pages.
     pub(super) counts: Mutex<WatchCounts>,
+    /// Set to `true` after the first complete list.
+    pub(super) listed: watch::Sender<bool>,
     /// Notified when all objects are to be listed again.
     pub(super) relist: Notify,
 }
@@ -106,19 +108,20 @@ impl WatchState {
             liveness: Arc::new(Liveness::new()),
             began: Instant::now(),
             counts: Mutex::default(),
+            listed: watch::Sender::new(false),
             relist: Notify::new(),
         }
     }
 
-    /// Returns a snapshot of this state.
-    pub(super) fn status(&self, listed: bool, ended: bool) -> WatchStatus {
+    /// Returns a snapshot of this state. `ended` tells if the task of the watch has ended.
+    pub(super) fn status(&self, ended: bool) -> WatchStatus {
         let (objects, undecodable) = {
             let store = lock(&self.store);
-            (store.len(), store.undecodable().len())
+            (store.len(), store.undecodable_count())
         };
         WatchStatus {
             kind: self.kind.clone(),
-            listed,
+            listed: *self.listed.borrow(),
             objects,
             undecodable,
             ended,

@@ -10,7 +10,7 @@ use staffetta_handler::{
     AnyEvent, Backoff, BackoffPolicy, Context, Failure, HandlerError, Message, WatchItem, bounded, causes,
     truncated,
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
@@ -50,16 +50,12 @@ pub(super) struct WatchTask<S> {
     /// The time after which the server ends a watch.
     timeout: Duration,
     sink: Arc<S>,
-    /// Set to `true` after the first complete list.
-    listed: watch::Sender<bool>,
     /// The delays after errors. A list does not reset them, because a kind that can be listed but not watched would be listed again and
     /// again without a pause.
     backoff: Backoff,
     /// The number of failures since the last complete list, or since the watch last worked.
     failures: u32,
-    /// The time at which the stream was polled again after its last failure.
-    retried: Instant,
-    /// The time since which the watch itself is requested: `retried`, or the end of the list that followed.
+    /// The time since which the watch itself is requested: that of the last retry, or the end of the list that followed.
     requested: Instant,
     /// The time of the last list that [`relist_requested`] caused; `None` if there was none.
     relisted: Option<Instant>,
@@ -82,26 +78,22 @@ pub(super) async fn relist_requested(requested: &Notify, last: Option<Instant>) 
 struct Unanswered;
 
 impl<S: EventSink> WatchTask<S> {
-    /// Creates a task that watches through `client` and delivers to `sink`. It sets `listed` to `true` after the first complete list.
+    /// Creates a task that watches through `client` and delivers to `sink`.
     pub(super) fn new(
         state: &Arc<WatchState>,
         client: Client,
         config: watcher::Config,
         sink: Arc<S>,
-        listed: watch::Sender<bool>,
     ) -> Self {
-        let now = Instant::now();
         Self {
             state: Arc::clone(state),
             client: state.liveness.observe(client),
             timeout: config.timeout.map_or(WATCH_TIMEOUT, |seconds| Duration::from_secs(seconds.into())),
             config,
             sink,
-            listed,
             backoff: BACKOFF.start(),
             failures: 0,
-            retried: now,
-            requested: now,
+            requested: Instant::now(),
             relisted: None,
         }
     }
@@ -161,7 +153,6 @@ impl<S: EventSink> WatchTask<S> {
             listing,
             attempts: self.backoff.attempts(),
             last_activity: self.state.liveness.last_activity(),
-            retried: self.retried,
             requested: self.requested,
         }
     }
@@ -205,7 +196,7 @@ impl<S: EventSink> WatchTask<S> {
             Event::Init => lock(&self.state.store).begin_list(),
             Event::InitApply(item) => {
                 self.apply(item).await;
-                if !*self.listed.borrow() {
+                if !*self.state.listed.borrow() {
                     liveness.set_busy(false);
                     self.sink.capacity().await;
                 }
@@ -242,7 +233,7 @@ impl<S: EventSink> WatchTask<S> {
         debug!(kind = %self.state.kind.name, "listed");
         lock(&self.state.counts).lists += 1;
         self.sink.listed(self.state.kind.type_id);
-        if !self.listed.send_replace(true) {
+        if !self.state.listed.send_replace(true) {
             self.state.liveness.set_busy(false);
             // A list that is not handled in time delays the first watch no longer.
             let _ = timeout(DRAIN_TIMEOUT, self.sink.drained()).await;
@@ -277,8 +268,7 @@ impl<S: EventSink> WatchTask<S> {
             counts.last_error = Some(error);
         }
         tokio::time::sleep(wait).await;
-        self.retried = Instant::now();
-        self.requested = self.retried;
+        self.requested = Instant::now();
     }
 }
 

@@ -12,19 +12,12 @@ pub(super) enum CompactUid {
     Text(Box<str>),
 }
 
-/// The positions of the hyphens in the text form of a UUID.
-const HYPHENS: [usize; 4] = [8, 13, 18, 23];
-
 impl From<&str> for CompactUid {
     fn from(text: &str) -> Self {
-        let is_uuid = text.len() == 36
-            && text.bytes().enumerate().all(|(position, byte)| match byte {
-                b'-' => HYPHENS.contains(&position),
-                b'0'..=b'9' | b'a'..=b'f' => !HYPHENS.contains(&position),
-                _ => false,
-            });
-        let digits = is_uuid.then(|| u128::from_str_radix(&text.replace('-', ""), 16).ok()).flatten();
-        digits.map_or_else(|| Self::Text(text.into()), Self::Uuid)
+        match u128::from_str_radix(&text.replace('-', ""), 16).map(Self::Uuid) {
+            Ok(uuid) if uuid.to_string() == text => uuid,
+            _ => Self::Text(text.into()),
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod compact;
 mod name_table;
-mod undecodable;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +11,9 @@ use staffetta_handler::{AnyEvent, Change, Identity, Kind, Undecodable, WatchItem
 
 use compact::{CompactUid, CompactVersion};
 use name_table::NameTable;
-use undecodable::UndecodableObjects;
+
+/// The number of undecodable objects that are kept and reported. Further ones are only counted.
+const MAX_UNDECODABLE: usize = 1000;
 
 /// The identities of all objects of one kind that exist, as far as the watch has reported.
 ///
@@ -21,7 +22,8 @@ use undecodable::UndecodableObjects;
 pub(super) struct ObjectStore {
     kind: Kind,
     namespaces: HashMap<Box<str>, NameTable<StoredObject>>,
-    undecodable: UndecodableObjects,
+    /// The objects that cannot be decoded, by UID; at most [`MAX_UNDECODABLE`].
+    undecodable: HashMap<String, Undecodable>,
     /// The number of the current list. An object with another number was not part of that list.
     list: u32,
     /// The highest resourceVersion of all objects seen so far.
@@ -34,6 +36,8 @@ struct StoredObject {
     version: CompactVersion,
     /// The number of the list during or after which the object was last reported.
     list: u32,
+    /// `true` if the last reported state of the object could be decoded.
+    decoded: bool,
     /// `true` once an event of the object was delivered; `false` as long as the object could never be decoded.
     delivered: bool,
 }
@@ -60,7 +64,7 @@ impl ObjectStore {
         Self {
             kind: kind.clone(),
             namespaces: HashMap::new(),
-            undecodable: UndecodableObjects::default(),
+            undecodable: HashMap::new(),
             list: 0,
             highest: 0,
         }
@@ -77,11 +81,11 @@ impl ObjectStore {
         let decoded = matches!(item, WatchItem::Object(_));
         let meta = ItemMeta::of(&item);
         self.highest = self.highest.max(number(meta.version));
-        if decoded {
+        if decoded && !self.undecodable.is_empty() {
             self.undecodable.remove(meta.uid);
         }
         let (uid, version) = (CompactUid::from(meta.uid), CompactVersion::from(meta.version));
-        let before = self.insert(&meta, decoded).filter(|before| before.delivered);
+        let before = self.insert(&meta, uid.clone(), decoded).filter(|before| before.delivered);
         let (change, replaced) = match &before {
             None => (Some(Change::Added), None),
             Some(before) if before.uid != uid => {
@@ -95,23 +99,35 @@ impl ObjectStore {
                 Applied { events: [replaced, event], undecodable: None }
             }
             WatchItem::Undecodable(object) => {
-                let undecodable = self.undecodable.insert(&object).then_some(object);
+                let undecodable = self.keep(&object).then_some(object);
                 Applied { events: [replaced, None], undecodable }
             }
         }
     }
 
+    /// Keeps an object that cannot be decoded. Returns `true` if the object must be reported: it is kept, and its state is new.
+    fn keep(&mut self, object: &Undecodable) -> bool {
+        let uid = &object.identity.uid;
+        let is_new = match self.undecodable.get(uid) {
+            Some(before) => before != object,
+            None => self.undecodable.len() < MAX_UNDECODABLE,
+        };
+        if is_new {
+            self.undecodable.insert(uid.clone(), object.clone());
+        }
+        is_new
+    }
+
     /// Stores the current state of an object. Returns the previous entry with the same name.
-    fn insert(&mut self, meta: &ItemMeta<'_>, decoded: bool) -> Option<StoredObject> {
+    fn insert(&mut self, meta: &ItemMeta<'_>, uid: CompactUid, decoded: bool) -> Option<StoredObject> {
         if !self.namespaces.contains_key(meta.namespace) {
             self.namespaces.insert(meta.namespace.into(), NameTable::default());
         }
         let names = self.namespaces.get_mut(meta.namespace).expect("it was inserted above");
-        let uid = CompactUid::from(meta.uid);
         let version = if decoded { meta.version.into() } else { CompactVersion::Unknown };
         let delivered =
             decoded || names.get(meta.name).is_some_and(|before| before.delivered && before.uid == uid);
-        names.insert(meta.name, StoredObject { uid, version, list: self.list, delivered })
+        names.insert(meta.name, StoredObject { uid, version, list: self.list, decoded, delivered })
     }
 
     /// Records that the server reported the deletion of an object, and returns the event.
@@ -144,7 +160,7 @@ impl ObjectStore {
         self.namespaces.retain(|_, names| !names.is_empty());
         if !self.undecodable.is_empty() {
             let existing = self.uids();
-            self.undecodable.retain(&existing);
+            self.undecodable.retain(|uid, _| existing.contains(uid));
         }
         vanished.iter().map(|(namespace, name, object)| self.vanished(namespace, name, object)).collect()
     }
@@ -171,19 +187,12 @@ impl ObjectStore {
         true
     }
 
-    /// Returns `true` if an object of that name exists. `None` matches any namespace.
-    pub(super) fn contains(&self, namespace: Option<&str>, name: &str) -> bool {
-        let contains = |names: &NameTable<StoredObject>| names.get(name).is_some();
-        match namespace {
-            Some(namespace) => self.namespaces.get(namespace).is_some_and(contains),
-            None => self.namespaces.values().any(contains),
-        }
-    }
-
-    /// Returns the namespaces with an object of this name. The namespace of cluster-scoped objects is empty.
-    pub(super) fn namespaces_of(&self, name: &str) -> impl Iterator<Item = &str> {
-        let found = self.namespaces.iter().filter(move |(_, names)| names.get(name).is_some());
-        found.map(|(namespace, _)| &**namespace)
+    /// Returns those of the namespaces `namespace`, or of all if that is `None`, that have an object of this name. The namespace of
+    /// cluster-scoped objects is empty.
+    pub(super) fn find(&self, namespace: Option<&str>, name: &str) -> impl Iterator<Item = &str> {
+        let selected =
+            self.namespaces.iter().filter(move |(found, _)| namespace.is_none_or(|only| only == &***found));
+        selected.filter(move |(_, names)| names.get(name).is_some()).map(|(found, _)| &**found)
     }
 
     /// Returns the number of objects.
@@ -196,9 +205,14 @@ impl ObjectStore {
         self.namespaces.values().flat_map(NameTable::values).map(|object| object.uid.to_string()).collect()
     }
 
-    /// Returns the objects that cannot be decoded.
-    pub(super) fn undecodable(&self) -> &UndecodableObjects {
-        &self.undecodable
+    /// Returns the number of objects that cannot be decoded.
+    pub(super) fn undecodable_count(&self) -> usize {
+        self.namespaces.values().flat_map(NameTable::values).filter(|object| !object.decoded).count()
+    }
+
+    /// Returns the objects that cannot be decoded, at most [`MAX_UNDECODABLE`].
+    pub(super) fn undecodable(&self) -> impl Iterator<Item = &Undecodable> {
+        self.undecodable.values()
     }
 
     /// Returns the `Deleted` event of an object whose last state is not known.
@@ -289,9 +303,9 @@ mod tests {
     fn an_object_is_found_by_name_while_it_exists() {
         let mut store = ObjectStore::new(&Kind::of::<Pod>());
         apply(&mut store, "web", "u1", "1");
-        let has = |store: &ObjectStore, namespace| store.contains(namespace, "web");
+        let has = |store: &ObjectStore, namespace| store.find(namespace, "web").next().is_some();
         assert!(has(&store, Some("default")) && has(&store, None));
-        assert!(!has(&store, Some("other")) && !store.contains(None, "wbe"));
+        assert!(!has(&store, Some("other")) && store.find(None, "wbe").next().is_none());
         store.delete(state("web", "u1", "2"));
         assert!(!has(&store, Some("default")) && !has(&store, None));
     }
@@ -346,6 +360,43 @@ mod tests {
         let gone = store.delete(undecodable("web", "u1", "5"));
         assert_eq!(format!("{gone:?}"), "Deleted Pod default/web (u1)");
         assert_eq!(store.len(), 0);
+    }
+
+    #[test]
+    fn each_state_of_an_undecodable_object_is_reported_once() {
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        let mut reported = |version| store.apply(undecodable("web", "u1", version)).undecodable.is_some();
+        assert_eq!(["1", "1", "2"].map(&mut reported), [true, false, true]);
+        assert_eq!((store.undecodable().count(), store.undecodable_count()), (1, 1));
+        apply(&mut store, "web", "u1", "3");
+        assert_eq!((store.undecodable().count(), store.undecodable_count()), (0, 0));
+        assert!(store.apply(undecodable("web", "u1", "2")).undecodable.is_some());
+    }
+
+    #[test]
+    fn all_undecodable_objects_are_counted_however_few_are_kept() {
+        let item = |uid: usize, version| undecodable(&format!("pod-{uid}"), &uid.to_string(), version);
+        let mut store = ObjectStore::new(&Kind::of::<Pod>());
+        let reported = (0..MAX_UNDECODABLE + 500)
+            .filter(|uid| store.apply(item(*uid, "1")).undecodable.is_some())
+            .count();
+        let counts = |store: &ObjectStore| (store.undecodable().count(), store.undecodable_count());
+        assert_eq!((reported, counts(&store)), (MAX_UNDECODABLE, (MAX_UNDECODABLE, MAX_UNDECODABLE + 500)));
+        assert!(store.apply(item(0, "2")).undecodable.is_some(), "a kept object may change");
+        store.delete(item(MAX_UNDECODABLE + 1, "2"));
+        store.delete(item(1, "2"));
+        assert_eq!(counts(&store), (MAX_UNDECODABLE - 1, MAX_UNDECODABLE + 498));
+        assert!(
+            store.apply(item(MAX_UNDECODABLE, "1")).undecodable.is_some(),
+            "there is room for another one"
+        );
+        assert_eq!(counts(&store), (MAX_UNDECODABLE, MAX_UNDECODABLE + 498));
+        store.begin_list();
+        for uid in [0, MAX_UNDECODABLE + 2] {
+            store.apply(item(uid, "3"));
+        }
+        store.end_list();
+        assert_eq!(counts(&store), (1, 2));
     }
 
     #[test]
