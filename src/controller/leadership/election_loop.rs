@@ -161,7 +161,7 @@ impl ElectionLoop {
             let Some(update) = self.elector.release() else { return Ok(()) };
             match self.leases.write(&update, Duration::MAX).await? {
                 LeaseOutcome::Conflict => self.unconfirmed = true,
-                LeaseOutcome::Written(_) | LeaseOutcome::Missing | LeaseOutcome::Failed => {
+                LeaseOutcome::Written(_) | LeaseOutcome::Failed => {
                     info!("the lease is released");
                     return Ok(());
                 }

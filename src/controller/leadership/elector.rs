@@ -184,7 +184,6 @@ impl Elector {
                 let again = std::mem::replace(&mut self.contended, true);
                 self.next_request = if again { now + self.pause() } else { now };
             }
-            LeaseOutcome::Missing => self.observe(now, None),
             LeaseOutcome::Failed => {
                 self.stale = true;
                 self.next_request = now + self.pause();

@@ -42,10 +42,8 @@ pub(super) struct LeaseUpdate {
 pub(super) enum LeaseOutcome {
     /// The write succeeded. The field is the new state of the lease.
     Written(ObservedLease),
-    /// The lease has another resourceVersion than expected, or exists already.
+    /// The lease has another resourceVersion than expected, exists already, or does not exist any more.
     Conflict,
-    /// The lease to update does not exist.
-    Missing,
     /// The write failed, or its outcome is not known.
     Failed,
 }
@@ -127,9 +125,10 @@ impl LeaseClient {
         };
         match written {
             Ok(lease) => Ok(LeaseOutcome::Written(ObservedLease::of(lease))),
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(LeaseOutcome::Conflict),
-            Err(kube::Error::Api(status)) if status.code == 404 && update.version.is_some() => {
-                Ok(LeaseOutcome::Missing)
+            Err(kube::Error::Api(status))
+                if status.code == 409 || status.code == 404 && update.version.is_some() =>
+            {
+                Ok(LeaseOutcome::Conflict)
             }
             Err(error) => Err(error.into()),
         }

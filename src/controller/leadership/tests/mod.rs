@@ -223,8 +223,10 @@ fn a_lease_that_was_taken_by_a_write_with_a_lost_response_is_renewed_first() {
 #[test]
 fn a_leader_whose_lease_was_deleted_creates_it_again() {
     let mut elector = leader();
-    elector.write_completed(at(102.0), at(102.1), LeaseOutcome::Missing);
-    assert_eq!(written(elector.next_action(at(102.1))).version, None);
+    elector.write_completed(at(102.0), at(102.1), LeaseOutcome::Conflict);
+    assert!(matches!(elector.next_action(at(102.1)), ElectorAction::Read));
+    elector.observe(at(102.2), None);
+    assert_eq!(written(elector.next_action(at(102.2))).version, None);
     assert_eq!(elector.deadline(), Some(at(110.0)));
 }
 

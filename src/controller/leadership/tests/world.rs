@@ -328,7 +328,6 @@ impl World {
 
     fn write(&mut self, draft: &LeaseUpdate) -> LeaseOutcome {
         match (&self.lease, &draft.version) {
-            (None, Some(_)) => return LeaseOutcome::Missing,
             (Some(lease), Some(version)) if lease.version == *version => {}
             (None, None) => {}
             _ => return LeaseOutcome::Conflict,
