@@ -4,13 +4,14 @@
 //! garbage. Each handler lists the owners of the resources with that id, and releases them as it does for a deleted object.
 
 use std::collections::HashSet;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use staffetta_driver::{DriverError, VifPoolDriver};
+use staffetta_driver::VifPoolDriver;
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, Context, DryRunPlan, EventHandler, HandlerError, Identity, Registration,
     Registry, Setup, causes,
@@ -51,7 +52,7 @@ pub struct CleanedUp {
     pub unknown: Vec<String>,
 }
 
-/// The reason why the resources of another cluster cannot be listed, or the ready VIFs of its pool cannot be deleted.
+/// The reason why the resources of another cluster cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanupError {
     /// The cluster id is that of the cluster to which the kubeconfig belongs.
@@ -63,17 +64,6 @@ pub enum CleanupError {
     /// A handler cannot be created.
     #[error(transparent)]
     Handler(#[from] ControllerError),
-    /// The owners of the resources of a handler cannot be listed.
-    #[error("the resources of the handler `{handler}` cannot be listed: {}", causes(&**error))]
-    List {
-        /// The name of the handler.
-        handler: String,
-        /// The error of the handler.
-        error: HandlerError,
-    },
-    /// The VIFs that a pool kept ready cannot be deleted.
-    #[error("the VIFs of the pool cannot be deleted")]
-    Pool(#[source] DriverError),
 }
 
 /// Lists the owners of the resources of the cluster `cluster_id`, and releases these resources if `apply` is set.
@@ -116,11 +106,14 @@ pub(crate) async fn clean_handlers(
     for (handler, registration) in handlers {
         match clean_handler(&handler, registration, configuration, apply).await {
             Ok(listed) => result.owners.extend(listed),
-            Err(error) => result.unknown.push(causes(&CleanupError::List { handler, error })),
+            Err(error) => result.unknown.push(format!(
+                "the resources of the handler `{handler}` cannot be listed: {}",
+                causes(&*error)
+            )),
         }
     }
     if has_pods && let Err(error) = drain_pool(setup, apply, &mut result.pooled).await {
-        result.unknown.push(causes(&error));
+        result.unknown.push(format!("the VIFs of the pool cannot be deleted: {}", causes(&*error)));
     }
 }
 
@@ -167,18 +160,21 @@ fn with_pool(configuration: &Configuration) -> Configuration {
 
 /// Sets `count` to the number of VIFs that the pool of a cluster keeps ready, and deletes them if `apply` is set. Call it after the handler
 /// `vif` has started the pool. If they cannot be deleted, `count` is set nevertheless.
-async fn drain_pool(setup: &Setup, apply: bool, count: &mut usize) -> Result<(), CleanupError> {
-    let pool = setup.driver::<dyn VifPoolDriver>();
-    let pool = pool.map_err(|source| ControllerError::Handler { handler: "vif".to_owned(), source })?;
+async fn drain_pool(
+    setup: &Setup,
+    apply: bool,
+    count: &mut usize,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let pool = setup.driver::<dyn VifPoolDriver>()?;
     if pool.observer().is_none() {
         return Ok(());
     }
-    let vifs = pool.vifs(None).await.map_err(CleanupError::Pool)?;
+    let vifs = pool.vifs(None).await?;
     let pooled: Vec<_> = vifs.into_iter().filter(|marked| marked.owner.is_none()).collect();
     *count = pooled.len();
     let networks: HashSet<_> = pooled.into_iter().map(|marked| marked.resource.network.id).collect();
     for network in networks.into_iter().filter(|_| apply) {
-        pool.drain_network(&network).await.map_err(CleanupError::Pool)?;
+        pool.drain_network(&network).await?;
     }
     Ok(())
 }
