@@ -8,11 +8,11 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, Kind,
-    KindIndex, LogExceptions, Message, Registration, Report, Retry, Source, Timeout, TriggerSender, bounded,
-    causes,
+    AnyEvent, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, Kind, KindIndex,
+    LogExceptions, Message, Registration, Report, Retry, Source, Timeout, TriggerSender, bounded, causes,
 };
 
+use super::BACKOFF;
 use super::plan::PlanLog;
 use crate::lock::lock;
 
@@ -37,18 +37,13 @@ pub(super) struct DryRunHandler {
 }
 
 impl DryRunHandler {
-    /// Prepares a handler for a dry run. Each invocation takes at most `limit`, and is repeated according to `retry`.
-    pub(super) fn new(
-        name: &str,
-        mut registration: Registration,
-        log: &PlanLog,
-        (limit, retry): (Duration, BackoffPolicy),
-    ) -> Self {
+    /// Prepares a handler for a dry run. Each invocation takes at most `limit`, and is repeated according to [`BACKOFF`].
+    pub(super) fn new(name: &str, mut registration: Registration, log: &PlanLog, limit: Duration) -> Self {
         let sources = registration.take_sources();
         let (handler, indexes, garbage_collector) = registration.into_parts();
         let handler = Arc::new(handler);
         let failures = Arc::new(PlannedFailures(log.clone()));
-        let chain = Arc::clone(&handler).timeout(limit).retry(retry).log_exceptions(failures);
+        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF).log_exceptions(failures);
         let (name, triggers, log) = (name.into(), Arc::default(), log.clone());
         Self { name, indexes, garbage_collector, handler, chain, sources, triggers, log }
     }

@@ -23,8 +23,8 @@ use futures_util::future::join_all;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Change, Check, HandlerError, Kind, Message, Registry, Setup, Undecodable,
-    WatchItem, bounded, causes,
+    AnyEvent, BackoffPolicy, Change, Check, HandlerError, Kind, Message, Registry, Undecodable, WatchItem,
+    bounded, causes,
 };
 use tracing::info;
 
@@ -106,7 +106,11 @@ impl<'a> Planner<'a> {
         let Some(cluster) = cluster else { return Ok(()) };
         let setup = cluster.setup(registry, self.configuration, self.client.clone());
         let setup = setup.dry_run(self.log.for_drivers());
-        let handlers = self.handlers(registry, &setup)?;
+        let enabled = &self.configuration.kubernetes.enabled_handlers;
+        let handlers = create_handlers(registry, enabled, &setup)?.into_iter();
+        let handlers =
+            handlers.map(|(name, handler)| DryRunHandler::new(&name, handler, &self.log, self.limit));
+        let handlers: Vec<_> = handlers.collect();
         let mut kinds: Vec<Kind> = Vec::new();
         for kind in handlers.iter().flat_map(DryRunHandler::kinds) {
             if kinds.iter().all(|known| known.type_id != kind.type_id) {
@@ -149,19 +153,6 @@ impl<'a> Planner<'a> {
             handler.handle(changed.iter().cloned(), concurrency).await;
         }
         Ok(())
-    }
-
-    /// Creates the enabled handlers, with drivers that record changes in the plan. After a transient error, a handler is retried
-    /// according to [`BACKOFF`].
-    fn handlers(
-        &self,
-        registry: &Arc<Registry>,
-        setup: &Setup,
-    ) -> Result<Vec<DryRunHandler>, ControllerError> {
-        let handlers = create_handlers(registry, &self.configuration.kubernetes.enabled_handlers, setup)?;
-        let attempts = (self.limit, BACKOFF);
-        let handlers = handlers.into_iter();
-        Ok(handlers.map(|(name, handler)| DryRunHandler::new(&name, handler, &self.log, attempts)).collect())
     }
 
     /// Lists all objects of a kind; `None` if that fails.
