@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use kube::Client;
 use staffetta_handler::Registry;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,18 +15,17 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::check::{self, CheckReport};
-use crate::cleanup::{self, CleanedUp, CleanupError};
+use crate::cleanup::CleanupError;
 use crate::cluster::ClusterInfo;
 use crate::config::{Configuration, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{self, Controller, ControllerError};
-use crate::dry_run::{self, DryRun};
-use crate::migrate::{self, MigrateError, Migration, MigrationOptions};
+use crate::migrate::MigrateError;
 use crate::telemetry;
 use crate::traces;
-use crate::uninstall::{self, UninstallError, UninstallOptions, Uninstalled};
+use crate::uninstall::UninstallError;
 use crate::version::{BuildInfo, VERSION};
+use crate::webhook::Webhook;
 
 /// The time that blocking operations get to finish at the end of the program. The limit is needed because a read from a file system
 /// that does not respond never completes.
@@ -48,10 +48,16 @@ pub enum RunError {
     Uninstall(#[from] UninstallError),
     /// The migration cannot be planned or executed.
     #[error(transparent)]
-    Migrate(#[from] Box<MigrateError>),
+    Migrate(Box<MigrateError>),
     /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
+}
+
+impl From<MigrateError> for RunError {
+    fn from(error: MigrateError) -> Self {
+        Self::Migrate(Box::new(error))
+    }
 }
 
 /// Runs the controller until SIGTERM or SIGINT. After the first signal, handlers have the configured drain time to finish. A second
@@ -80,69 +86,19 @@ pub(crate) fn log_start(registry: &Registry, configuration: &Configuration) {
     info!(version, commit, kubernetes, target, handlers, drivers, "staffetta starts");
 }
 
-/// Plans the changes that [`run`] would make, within the time limit `limit`. The admin server is not started.
-pub(crate) fn dry_run(
-    registry: Registry,
+/// Runs `work`, a command without a controller, with a client of the cluster.
+pub(crate) fn with_client<T, E, F>(
     configuration: &Configuration,
     kubeconfig: Option<&Path>,
-    limit: Duration,
-) -> Result<DryRun, RunError> {
+    work: impl FnOnce(Client) -> F,
+) -> Result<T, RunError>
+where
+    F: Future<Output = Result<T, E>>,
+    RunError: From<E>,
+{
     block_on(start(configuration)?, async {
         let client = connection(configuration, kubeconfig).await?.client;
-        Ok(dry_run::dry_run(registry, configuration, client, limit).await?)
-    })
-}
-
-/// Lists the owners of the resources of the cluster `cluster_id`, and releases these resources if `apply` is set.
-pub(crate) fn cleanup(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-    cluster_id: &str,
-    apply: bool,
-) -> Result<CleanedUp, RunError> {
-    block_on(start(configuration)?, async {
-        let client = connection(configuration, kubeconfig).await?.client;
-        Ok(cleanup::cleanup(registry, configuration, client, cluster_id, apply).await?)
-    })
-}
-
-/// Removes the finalizers of the controller if `options.apply` is set, otherwise lists them. Lists what stays in external systems.
-pub(crate) fn uninstall(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-    options: &UninstallOptions,
-) -> Result<Uninstalled, RunError> {
-    block_on(start(configuration)?, async {
-        let client = connection(configuration, kubeconfig).await?.client;
-        Ok(uninstall::uninstall(registry, configuration, client, options).await?)
-    })
-}
-
-/// Plans the migration of the cluster from Kuryr, and executes it with `options.apply`.
-pub(crate) fn migrate(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-    options: MigrationOptions,
-) -> Result<Migration, RunError> {
-    block_on(start(configuration)?, async {
-        let client = connection(configuration, kubeconfig).await?.client;
-        let migrated = migrate::migrate(registry, configuration, client, options).await;
-        Ok(migrated.map_err(Box::new)?)
-    })
-}
-
-/// Checks the external systems that the configuration names, with its credentials and without a running controller.
-pub(crate) fn check_systems(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<CheckReport, RunError> {
-    block_on(start(configuration)?, async {
-        let client = connection(configuration, kubeconfig).await?.client;
-        Ok(check::check_systems(registry, configuration, client).await)
+        Ok(work(client).await?)
     })
 }
 
@@ -152,7 +108,7 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
     install_tls_provider();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(RunError::Start)?;
     let _entered = runtime.enter();
-    controller::check_webhook(configuration)?;
+    Webhook::of(configuration, "default").map_err(ControllerError::from)?;
     Ok(controller::check_handlers(&Arc::new(registry), configuration, &ClusterInfo::unknown())?)
 }
 
@@ -210,14 +166,12 @@ pub(crate) async fn controller(
     let key_files = connection.key_files.clone();
     let controller = Controller::start(registry, configuration, connection).await?;
     let stop = controller.token();
-    let ending = stop.clone();
     tokio::spawn(async move {
-        let path = key_files.replaced().await.display();
-        warn!(%path, "the client certificate or key was replaced; stopping, so that a restart loads the new one");
-        ending.cancel();
-    });
-    tokio::spawn(async move {
-        shutdown.cancelled().await;
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            path = key_files.replaced() => warn!(path = %path.display(),
+                "the client certificate or key was replaced; stopping, so that a restart loads the new one"),
+        }
         stop.cancel();
     });
     Ok(controller)

@@ -9,9 +9,9 @@ use staffetta_handler::Registry;
 use super::CommandError;
 use super::arguments::{ConfigFile, Output};
 use super::table::TextTable;
-use crate::cleanup::{CleanedUp, Leftover};
+use crate::cleanup::{self, CleanedUp, Leftover};
 use crate::config::Configuration;
-use crate::run;
+use crate::run::with_client;
 
 #[derive(Debug, Args)]
 pub(super) struct CleanupArguments {
@@ -38,7 +38,9 @@ pub(super) fn cleanup(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let CleanupArguments { cluster_id, apply, kubeconfig, .. } = arguments;
-    let done = run::cleanup(registry, configuration, kubeconfig.as_deref(), cluster_id, *apply)?;
+    let done = with_client(configuration, kubeconfig.as_deref(), |client| {
+        cleanup::cleanup(registry, configuration, client, cluster_id, *apply)
+    })?;
     arguments.output.format.write(&done, || text(&done, *apply), output)?;
     if is_complete(&done) { Ok(()) } else { Err(CommandError::NotReleased) }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use futures_util::FutureExt;
 use staffetta_handler::Registry;
 
 use super::CommandError;
@@ -21,9 +22,10 @@ use super::request::{AdminAddress, AdminClient, block_on};
 use super::status::{StatusArguments, status};
 use super::top::{TopArguments, top};
 use super::uninstall::{UninstallArguments, uninstall};
+use crate::check::check_systems;
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
-use crate::run::{check_systems, run};
+use crate::run::{RunError, run, with_client};
 use crate::version::VERSION;
 
 /// A Kubernetes controller: passes the events of a cluster through a chain of handlers to drivers of external systems.
@@ -148,7 +150,10 @@ pub(super) fn execute(
             block_on(log_level(arguments, &admin_client(server, load)?, output))?;
         }
         Command::Check { file, kubeconfig, output: Output { format } } => {
-            let report = check_systems(registry, &load(&file)?, kubeconfig.as_deref())?;
+            let configuration = load(&file)?;
+            let report = with_client(&configuration, kubeconfig.as_deref(), |client| {
+                check_systems(registry, &configuration, client).map(Ok::<_, RunError>)
+            })?;
             write_report(&report, format, output)?;
         }
         Command::Cleanup(arguments) => cleanup(&arguments, registry, &load(&arguments.file)?, output)?,

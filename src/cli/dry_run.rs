@@ -9,7 +9,8 @@ use staffetta_handler::Registry;
 use super::CommandError;
 use super::arguments::OutputFormat;
 use crate::config::{Configuration, TimeSpan};
-use crate::run;
+use crate::dry_run;
+use crate::run::with_client;
 
 #[derive(Debug, Args)]
 pub(super) struct DryRunArguments {
@@ -34,7 +35,10 @@ pub(super) fn dry_run(
     kubeconfig: Option<&Path>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let plan = run::dry_run(registry, configuration, kubeconfig, arguments.timeout.into())?;
+    let limit = arguments.timeout.into();
+    let plan = with_client(configuration, kubeconfig, |client| {
+        dry_run::dry_run(registry, configuration, client, limit)
+    })?;
     arguments.output.write(&plan, || plan.to_string(), output)?;
     if plan.is_complete() { Ok(()) } else { Err(CommandError::Incomplete) }
 }

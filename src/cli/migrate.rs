@@ -10,8 +10,8 @@ use super::CommandError;
 use super::arguments::{ConfigFile, Output};
 use super::table::TextTable;
 use crate::config::Configuration;
-use crate::migrate::{Migration, MigrationOptions};
-use crate::run;
+use crate::migrate::{Migration, MigrationOptions, migrate};
+use crate::run::with_client;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MigrateCommand {
@@ -45,7 +45,9 @@ pub(super) fn migrate_kuryr(
 ) -> Result<(), CommandError> {
     let &MigrateArguments { apply, delete_idle_ports, ref kubeconfig, .. } = arguments;
     let options = MigrationOptions { apply, delete_idle_ports };
-    let migration = run::migrate(registry, configuration, kubeconfig.as_deref(), options)?;
+    let migration = with_client(configuration, kubeconfig.as_deref(), |client| {
+        migrate(registry, configuration, client, options)
+    })?;
     arguments.output.format.write(&migration, || text(&migration), output)?;
     if migration.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotMigrated) }
 }

@@ -11,8 +11,8 @@ use super::arguments::{ConfigFile, Output};
 use super::cleanup::leftovers_table;
 use super::table::TextTable;
 use crate::config::{Configuration, TimeSpan};
-use crate::run;
-use crate::uninstall::{UninstallOptions, Uninstalled};
+use crate::run::with_client;
+use crate::uninstall::{self, UninstallOptions, Uninstalled};
 
 #[derive(Debug, Args)]
 pub(super) struct UninstallArguments {
@@ -43,7 +43,9 @@ pub(super) fn uninstall(
 ) -> Result<(), CommandError> {
     let UninstallArguments { apply, stop, timeout, kubeconfig, output: Output { format }, .. } = arguments;
     let options = UninstallOptions { apply, stop, timeout: timeout.into() };
-    let done = run::uninstall(registry, configuration, kubeconfig.as_deref(), &options)?;
+    let done = with_client(configuration, kubeconfig.as_deref(), |client| {
+        uninstall::uninstall(registry, configuration, client, &options)
+    })?;
     format.write(&done, || text(&done), output)?;
     if done.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotFreed) }
 }
