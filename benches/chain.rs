@@ -20,13 +20,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use staffetta::config::RelayOptions;
-use staffetta::metrics::WorkqueueMetrics;
-use staffetta::observers::Observers;
-use staffetta::pipeline::{self, Pipeline};
+use staffetta::pipeline::{self, Pipeline, Reports};
 use staffetta::term::Term;
-use staffetta_handler::{
-    AnyEvent, Context, Event, EventHandler, QueueMetrics, Registration, ResourceEventHandler,
-};
+use staffetta_handler::{AnyEvent, Context, Event, EventHandler, Registration, ResourceEventHandler};
 use tokio::sync::Notify;
 use tokio::task::consume_budget;
 
@@ -134,15 +130,6 @@ impl ResourceEventHandler<Tick> for NoOp {
     }
 }
 
-/// The metrics of a chain that ships.
-struct Counting;
-
-impl Observers for Counting {
-    fn meter(&self, _: &str) -> Arc<dyn QueueMetrics> {
-        Arc::<WorkqueueMetrics>::default()
-    }
-}
-
 type Ticks = Arc<Vec<Arc<Tick>>>;
 
 fn ticks(order: impl Iterator<Item = (usize, u32)>, kinds: &[Arc<Tick>]) -> Ticks {
@@ -163,7 +150,7 @@ fn chain(ledger: &Arc<Ledger>, coalesce: bool) -> Arc<Pipeline> {
     let queue_depth = NonZeroUsize::new(EVENTS as usize).expect("there are events");
     let options = RelayOptions { coalesce, queue_depth, ..RelayOptions::default() };
     let handlers = vec![("no-op".into(), registration)];
-    Arc::new(pipeline::build(handlers, &options, &Term::lasting(TERM), &Counting))
+    Arc::new(pipeline::build(handlers, &options, &Term::lasting(TERM), &Reports::default()))
 }
 
 /// Seconds from the first event to the end of the last.

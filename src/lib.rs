@@ -10,7 +10,7 @@
 //!
 //! The other modules: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
 //! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases
-//! what another cluster left, [`uninstall`] removes finalizers, [`migrate`] takes a cluster over from Kuryr, and [`metrics`] counts.
+//! what another cluster left, [`uninstall`] removes finalizers, [`migrate`] takes a cluster over from Kuryr, and `metrics` counts.
 //! `check` checks an installation, and `webhook` serves the admission webhook.
 
 pub mod assembly;
@@ -20,9 +20,7 @@ pub mod config;
 pub mod connect;
 pub mod controller;
 pub mod dry_run;
-pub mod metrics;
 pub mod migrate;
-pub mod observers;
 pub mod pipeline;
 pub mod term;
 pub mod uninstall;
@@ -38,6 +36,7 @@ mod events;
 mod health;
 mod identity;
 mod lock;
+mod metrics;
 mod retry;
 mod run;
 mod state;

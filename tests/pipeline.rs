@@ -10,8 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use staffetta::config::{RelayOptions, TimeSpan};
-use staffetta::observers::LogOnly;
-use staffetta::pipeline::{self, Pipeline};
+use staffetta::pipeline::{self, Pipeline, Reports};
 use staffetta::term::Term;
 use staffetta::watcher::EventSink;
 use staffetta_handler::testing::{Fault, pod};
@@ -64,7 +63,10 @@ fn world() -> World {
         first_list_backlog: NonZeroUsize::new(20).unwrap(),
         ..RelayOptions::default()
     };
-    World { pipeline: pipeline::build(handlers.into(), &options, &Term::unlimited(), &LogOnly), log }
+    World {
+        pipeline: pipeline::build(handlers.into(), &options, &Term::unlimited(), &Reports::default()),
+        log,
+    }
 }
 
 impl World {
@@ -189,7 +191,7 @@ async fn a_handler_with_an_index_gets_no_event_before_the_index_is_complete() {
         vec![("second".into(), registration)],
         &RelayOptions::default(),
         &Term::unlimited(),
-        &LogOnly,
+        &Reports::default(),
     );
     let world = World { pipeline, log };
     let kinds: Vec<_> = world.pipeline.kinds().iter().map(|kind| kind.name.clone()).collect();

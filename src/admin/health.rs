@@ -51,7 +51,6 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use kube::Client;
     use kube::client::Body;
-    use serde_json::json;
     use staffetta_handler::{Registration, ResourceEventHandler};
     use tower::service_fn;
 
@@ -60,9 +59,8 @@ mod tests {
     use crate::config::RelayOptions;
     use crate::health::Health;
     use crate::metrics::Metrics;
-    use crate::observers::{Observers, OnUndecodable};
-    use crate::pipeline;
-    use crate::state::LeadershipSummary;
+    use crate::pipeline::{self, Reports};
+    use crate::state::{LeadershipSummary, RunningHandlers};
     use crate::term::Term;
     use crate::watcher::Watcher;
 
@@ -72,23 +70,9 @@ mod tests {
         type Error = Infallible;
     }
 
-    /// A sink that panics in the task of the watch when it gets an object that cannot be decoded.
-    struct Defect;
-
-    impl Observers for Defect {
-        fn undecodable(&self) -> OnUndecodable {
-            Box::new(|_| panic!("as ordered"))
-        }
-    }
-
-    /// An API server with one pod, which cannot be decoded.
-    fn server() -> Client {
-        let pods = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": { "resourceVersion": "1" },
-            "items": [{ "metadata": { "name": "web", "namespace": "default", "uid": "u1", "resourceVersion": "1" }, "spec": "odd" }] });
-        let answer = move |_: Request<Body>| {
-            let answer = Response::new(Body::from(pods.to_string().into_bytes()));
-            async { Ok::<_, Infallible>(answer) }
-        };
+    /// A client that panics in the task of the watch.
+    fn defect() -> Client {
+        let answer = async |_: Request<Body>| -> Result<Response<Body>, Infallible> { panic!("as ordered") };
         Client::new(service_fn(answer), "default")
     }
 
@@ -107,13 +91,16 @@ mod tests {
         let state = Arc::new(state);
         let handler = Registration::new(Idle).on::<Pod>().erase();
         let handlers = vec![("idle".to_owned(), handler)];
-        let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &Defect);
+        let pipeline =
+            pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &Reports::default());
         let pipeline = Arc::new(pipeline);
-        let watcher = Arc::new(Watcher::new(server(), Arc::clone(&pipeline)));
+        let watcher = Arc::new(Watcher::new(defect(), Arc::clone(&pipeline)));
         let diagnostics = Arc::new(Diagnostics::new((Vec::new(), Vec::new())));
-        state.set_running(pipeline::HandlerScope::Leader, &pipeline, &watcher, &diagnostics);
+        let scope = pipeline::HandlerScope::Leader;
+        let running = Arc::new(RunningHandlers { scope, pipeline, watcher, diagnostics });
+        state.set_running(&running);
         assert_eq!(livez(State(Arc::clone(&state))).await, (StatusCode::OK, "ok\n".into()));
-        watcher.add(&pipeline.kinds()[0]);
+        running.watcher.add(&running.pipeline.kinds()[0]);
         let stuck = async {
             while state.stuck().is_empty() {
                 tokio::task::yield_now().await;

@@ -1,6 +1,6 @@
 //! The controller: all that runs from the start of the process to its stop.
 //!
-//! Each leadership term is a `LeadershipSession`. When the lease is lost, the next session starts with a
+//! Each leadership term is a session (`session::run`). When the lease is lost, the next session starts with a
 //! new term, a new client and new handler chains. Handlers that run in every replica run in parallel to that, from the start of the
 //! process to its stop.
 
@@ -10,7 +10,6 @@ mod replica;
 mod running;
 mod selection;
 mod session;
-mod start;
 mod validation;
 
 use std::net::SocketAddr;
@@ -34,13 +33,12 @@ use crate::state::{ControllerState, LeadershipSummary};
 use crate::term::Term;
 use crate::webhook::Webhook;
 use crate::{admin, client};
-use session::LeadershipSession;
 
 pub use crate::admin::ListenError;
 pub use crate::webhook::WebhookError;
 pub use leadership::{ElectionStatus, LossReason, Role};
 pub(crate) use selection::{FINALIZER_PREFIX, ObjectSelection};
-pub(crate) use validation::{check_handlers, check_webhook};
+pub(crate) use validation::check_handlers;
 
 /// The name of the readiness condition that the API server responds.
 const API_SERVER: &str = "api server";
@@ -223,7 +221,7 @@ impl ControllerContext {
     async fn run_sessions(&self) -> Result<(), ControllerError> {
         let pause = self.configuration.leader_election.retry_period.into();
         for term in 1_u64.. {
-            match LeadershipSession::new(self, term).run().await? {
+            match session::run(self, term).await? {
                 None => break,
                 Some(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
             }

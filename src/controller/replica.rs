@@ -4,6 +4,7 @@ use crate::client;
 use crate::pipeline::HandlerScope;
 use crate::term::Term;
 
+use super::running::HandlerTasks;
 use super::session::cluster_info;
 use super::{ControllerContext, ControllerError};
 
@@ -20,7 +21,7 @@ pub(super) async fn run(context: &ControllerContext) -> Result<(), ControllerErr
     let client = client::wrap(context.client.clone(), &context.state.metrics.api_requests, &term);
     let cluster = context.stop.run_until_cancelled(cluster_info(context, &client)).await;
     let Some(cluster) = cluster else { return Ok(()) };
-    let running = context.start(scope, &cluster, &client, &term)?;
+    let running = HandlerTasks::start(context, scope, &cluster, &client, &term)?;
     context.stop.cancelled().await;
     let drained = running.stop(context.configuration.shutdown.drain.into()).await;
     if drained { Ok(()) } else { Err(ControllerError::Undrained) }

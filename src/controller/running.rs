@@ -1,19 +1,23 @@
-//! The watches, chains and background tasks of the handlers that run.
+//! The handlers that run in the same replicas (of one [`HandlerScope`]): their chains, watches and background tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::Check;
+use staffetta_handler::{Check, Recorder, Setup, SetupError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{ControllerContext, Health, ObjectSelection};
-use crate::check::Diagnostics;
-use crate::events::PublisherTask;
-use crate::pipeline::{HandlerScope, MARKS_UNREAD, Pipeline, garbage_collection, sources};
+use super::{ControllerContext, ControllerError, Health, ObjectSelection, check_handlers, create_handlers};
+use crate::check::{Diagnostics, rights_of};
+use crate::cluster::ClusterInfo;
+use crate::events::{self, Publisher, PublisherTask};
+use crate::identity::ReplicaIdentity;
+use crate::pipeline::{self, HandlerScope, MARKS_UNREAD, Reports, garbage_collection, sources};
 use crate::retry::until_success;
+use crate::state::RunningHandlers;
+use crate::term::Term;
 use crate::watcher::Watcher;
 
 /// The time limit for sending the last Kubernetes Events at the end.
@@ -26,44 +30,83 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Dropping the value stops all of them.
 pub(super) struct HandlerTasks<'r> {
     context: &'r ControllerContext,
-    scope: HandlerScope,
+    handlers: Arc<RunningHandlers>,
     /// The names of the readiness conditions of these tasks.
     conditions: Vec<String>,
-    pipeline: Arc<Pipeline>,
-    watcher: Arc<Watcher<Pipeline>>,
-    diagnostics: Arc<Diagnostics>,
     tasks: JoinSet<()>,
     /// The task that writes Kubernetes Events; `None` if they are not written.
     recording: Option<PublisherTask>,
 }
 
 impl<'r> HandlerTasks<'r> {
-    /// Creates the pipeline and the watcher of these handlers. Nothing is watched yet.
-    pub(super) fn new(
+    /// Creates the enabled handlers of `scope` with their drivers, in the order of the configuration, and starts all that belongs to them.
+    /// They act only during `term`, with `client`.
+    pub(super) fn start(
         context: &'r ControllerContext,
         scope: HandlerScope,
-        client: Client,
-        pipeline: Arc<Pipeline>,
-        diagnostics: Diagnostics,
-        recording: Option<PublisherTask>,
-    ) -> Self {
-        let timeout = context.configuration.kubernetes.watch_timeout.into();
-        let watcher = Watcher::new(client, Arc::clone(&pipeline)).watch_timeout(timeout);
-        let watcher = Arc::new(watcher);
-        let (conditions, tasks, diagnostics) = (Vec::new(), JoinSet::new(), Arc::new(diagnostics));
-        context.state.set_running(scope, &pipeline, &watcher, &diagnostics);
-        Self { context, scope, conditions, pipeline, watcher, diagnostics, tasks, recording }
+        cluster: &ClusterInfo,
+        client: &Client,
+        term: &Term,
+    ) -> Result<Self, ControllerError> {
+        let ControllerContext { registry, configuration, state, .. } = context;
+        let (recorder, recording) = record_events(context, cluster, client).unzip();
+        let setup = cluster.clone().setup(registry, configuration, client.clone());
+        let setup = match &recorder {
+            Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
+            None => setup,
+        };
+        let selection = Arc::new(ObjectSelection::new(&configuration.kubernetes));
+        setup.share(Arc::clone(&selection));
+        // Drivers with tasks of their own check the term and count.
+        let metrics = &state.metrics;
+        setup.share(Arc::new(term.clone()));
+        setup.share(Arc::new(ReplicaIdentity(context.identity.clone())));
+        setup.share(Arc::clone(&metrics.cloud_requests));
+        setup.share(Arc::clone(&metrics.ec2_requests));
+        setup.share(Arc::clone(&metrics.cni_requests));
+        setup.share(Arc::new(metrics.virtual_nodes.clone()));
+        setup.share(Arc::new(metrics.module_operations.clone()));
+        setup.share(Arc::new(metrics.pools.clone()));
+        setup.share(Arc::new(metrics.prefixes.clone()));
+        setup.share(Arc::new(state.background.clone()));
+        let names = scope.handlers(registry, &configuration.kubernetes.enabled_handlers);
+        let handlers = create_handlers(registry, &names, &setup).map_err(|error| match error {
+            // The check names all missing options, and not only the first one.
+            ControllerError::Handler { source: SetupError::Missing { .. }, .. } => {
+                check_handlers(registry, configuration, cluster).err().unwrap_or(error)
+            }
+            error => error,
+        })?;
+        info!(handlers = names.join(","), "the handlers are created");
+        let reports = Reports::new(recorder, configuration.events.success, metrics);
+        let pipeline = Arc::new(pipeline::build(handlers, &configuration.relay, term, &reports));
+        add_rights(context, scope, names, &setup);
+        let diagnostics = Arc::new(Diagnostics::new(setup.into_checks()));
+        let watcher = Watcher::new(client.clone(), Arc::clone(&pipeline));
+        let watcher = Arc::new(watcher.watch_timeout(configuration.kubernetes.watch_timeout.into()));
+        let handlers = Arc::new(RunningHandlers { scope, pipeline, watcher, diagnostics });
+        state.set_running(&handlers);
+        let (conditions, tasks) = (Vec::new(), JoinSet::new());
+        let mut running = Self { context, handlers, conditions, tasks, recording };
+        running.prepare();
+        running.watch(selection);
+        // The leader renews the certificate of the webhook, unless it is read from files.
+        let webhook = context.webhook.as_ref().filter(|_| scope == HandlerScope::Leader);
+        if let Some(renewal) = webhook.and_then(|webhook| webhook.maintain_certificate(client)) {
+            running.tasks.spawn(renewal);
+        }
+        Ok(running)
     }
 
     /// Starts the checks of the drivers, and the reading of the ownership marks (owners in the tags of external resources). Each is
     /// repeated until it succeeds.
-    pub(super) fn prepare(mut self) -> Self {
+    fn prepare(&mut self) {
         let limit = self.context.configuration.relay.handler_timeout.into();
-        for check in self.diagnostics.readiness.clone() {
+        for check in self.handlers.diagnostics.readiness.clone() {
             let name = self.add_condition(format!("driver {}", check.name), "not checked yet");
             self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
         }
-        for handler in Arc::clone(&self.pipeline).handlers() {
+        for handler in Arc::clone(&self.handlers.pipeline).handlers() {
             let name = self.add_condition(format!("handler {}", handler.name), MARKS_UNREAD);
             let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
             self.tasks.spawn(async move {
@@ -71,21 +114,20 @@ impl<'r> HandlerTasks<'r> {
                 health.set_met(&name);
             });
         }
-        self
     }
 
     /// Watches each kind, with the objects that `selection` selects, and runs the sources of the handlers. Starts garbage collection once
     /// all kinds are listed.
-    pub(super) fn watch(mut self, selection: Arc<ObjectSelection>) -> Self {
-        selection.watch(self.pipeline.kinds(), &self.watcher);
-        let watcher = Arc::clone(&self.watcher);
+    fn watch(&mut self, selection: Arc<ObjectSelection>) {
+        selection.watch(self.handlers.pipeline.kinds(), &self.handlers.watcher);
+        let watcher = Arc::clone(&self.handlers.watcher);
         self.tasks.spawn(async move { selection.follow_namespaces(&watcher).await });
-        let name = match self.scope {
+        let name = match self.handlers.scope {
             HandlerScope::Leader => "watches",
             HandlerScope::EveryReplica => "watches in every replica",
         };
         let name = self.add_condition(name.to_owned(), "not all objects are listed yet");
-        let (pipeline, watcher) = (Arc::clone(&self.pipeline), Arc::clone(&self.watcher));
+        let (pipeline, watcher) = (Arc::clone(&self.handlers.pipeline), Arc::clone(&self.handlers.watcher));
         let (health, metrics) = (Arc::clone(&self.context.health), Arc::clone(&self.context.state.metrics));
         let relay = self.context.configuration.relay.clone();
         self.tasks.spawn(async move {
@@ -98,17 +140,7 @@ impl<'r> HandlerTasks<'r> {
                 .map(|handler| garbage_collection::collect_periodically(handler, &watcher, &relay, &metrics));
             futures_util::future::join_all(collections).await;
         });
-        sources::start(&mut self.tasks, &self.pipeline);
-        self
-    }
-
-    /// Starts the task that renews the certificate of the webhook, unless the certificate is read from files.
-    pub(super) fn maintain_certificate(mut self, client: &Client) -> Self {
-        let webhook = self.context.webhook.as_ref();
-        if let Some(keeping) = webhook.and_then(|webhook| webhook.maintain_certificate(client)) {
-            self.tasks.spawn(keeping);
-        }
-        self
+        sources::start(&mut self.tasks, &self.handlers.pipeline);
     }
 
     /// Adds a readiness condition that is not met yet, and returns its name.
@@ -123,15 +155,15 @@ impl<'r> HandlerTasks<'r> {
     /// events were handled.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
-        if tokio::time::timeout(grace / 2, sources::drain(&self.pipeline)).await.is_err() {
+        if tokio::time::timeout(grace / 2, sources::drain(&self.handlers.pipeline)).await.is_err() {
             info!(
                 "something that was begun outside has not ended in time; whoever takes over looks at it again"
             );
         }
         self.close().await;
         info!("all watches are stopped");
-        let drained = self.pipeline.drain(until.saturating_duration_since(Instant::now())).await;
-        if tokio::time::timeout(RELEASE_TIMEOUT, sources::release(&self.pipeline)).await.is_err() {
+        let drained = self.handlers.pipeline.drain(until.saturating_duration_since(Instant::now())).await;
+        if tokio::time::timeout(RELEASE_TIMEOUT, sources::release(&self.handlers.pipeline)).await.is_err() {
             warn!("the sources did not give up what they hold in time; other replicas wait until it expires");
         }
         if let Some(recording) = self.recording {
@@ -147,7 +179,7 @@ impl<'r> HandlerTasks<'r> {
     /// running handlers.
     pub(super) async fn abandon(mut self, grace: Duration) {
         self.close().await;
-        if !self.pipeline.halt(grace).await {
+        if !self.handlers.pipeline.halt(grace).await {
             warn!("a handler did not stop when leadership ended; its writes and driver calls are refused");
         }
         self.context.health.remove(&self.conditions);
@@ -155,7 +187,7 @@ impl<'r> HandlerTasks<'r> {
 
     /// Ends the watches and the background tasks.
     async fn close(&mut self) {
-        self.watcher.stop();
+        self.handlers.watcher.stop();
         self.tasks.shutdown().await;
     }
 }
@@ -172,4 +204,39 @@ async fn until_healthy(name: String, check: Arc<Check>, timeout: Duration, healt
     )
     .await;
     health.set_met(&name);
+}
+
+/// Starts to write Kubernetes Events, if they are enabled and the server supports them.
+fn record_events(
+    context: &ControllerContext,
+    cluster: &ClusterInfo,
+    client: &Client,
+) -> Option<(Publisher, PublisherTask)> {
+    if !context.configuration.events.enabled {
+        return None;
+    }
+    if !cluster.serves(events::API_VERSION) {
+        warn!(
+            api_version = events::API_VERSION,
+            "the API server does not serve Kubernetes Events; failures are only logged"
+        );
+        return None;
+    }
+    let metrics = context.state.metrics.kubernetes_events();
+    Some(events::start(client.clone(), context.identity.clone(), metrics))
+}
+
+/// Adds a check of the rights (RBAC) that these handlers of `scope` need. In the leader, it includes those of the leader election, the
+/// drivers and the webhook.
+fn add_rights(context: &ControllerContext, scope: HandlerScope, handlers: Vec<String>, setup: &Setup) {
+    let (client, election) = (context.client.clone(), &context.configuration.leader_election);
+    let namespace = election.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
+    let leads = scope == HandlerScope::Leader;
+    let lease = (election.enabled && leads).then(|| election.lease_name.clone());
+    let options = leads.then(|| Arc::new(context.configuration.value.clone()));
+    setup.diagnosis("rights", move || {
+        let (client, handlers, namespace) = (client.clone(), handlers.clone(), namespace.clone());
+        let (lease, options) = (lease.clone(), options.clone());
+        async move { rights_of(&client, &handlers, &namespace, lease.as_deref(), options.as_deref()).await }
+    });
 }

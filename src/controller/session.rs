@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use super::leadership::{ElectionHandle, ElectionStatus, LossReason, Role};
+use super::running::HandlerTasks;
 use super::{API_SERVER, ControllerContext, ControllerError, HANDLERS, LEADERSHIP, check_handlers};
 use crate::client;
 use crate::cluster::ClusterInfo;
@@ -18,81 +19,72 @@ use crate::term::Term;
 /// The time limit for reading the API versions and the cluster id.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The participation of this process in one leadership term. Its client and its chains are bound to that term, so that work that
-/// remains from the term cannot write, even if this process becomes the leader again.
-pub(super) struct LeadershipSession<'r> {
-    context: &'r ControllerContext,
-    election: ElectionHandle,
-    /// The client that writes only while the term is active.
-    client: Client,
+/// Runs the session number `term` of this process until the controller is stopped (`None`) or the lease is lost. Fails if the handlers
+/// cannot be built, or do not finish within the drain time.
+///
+/// The client and the chains of the session are bound to its term, so that work that remains from the term cannot write, even if this
+/// process becomes the leader again. Each session has an identity of its own, so that a late renewal of the previous session cannot be
+/// mistaken for one of this session.
+pub(super) async fn run(
+    context: &ControllerContext,
+    term: u64,
+) -> Result<Option<LossReason>, ControllerError> {
+    let wrapped =
+        |term: &Term| client::wrap(context.client.clone(), &context.state.metrics.api_requests, term);
+    let identity =
+        |term| if term == 1 { context.identity.clone() } else { format!("{}-{term}", context.identity) };
+    let previous = (term > 1).then(|| identity(term - 1));
+    let mut election = ElectionHandle::start(
+        &context.configuration.leader_election,
+        &identity(term),
+        previous,
+        wrapped(&Term::unlimited()),
+        &context.status,
+    );
+    let client = wrapped(election.term());
+    let end = run_term(context, &client, &mut election).await;
+    // Handlers that are still running may act: standbys must wait until the lease expires.
+    if !matches!(end, Err(ControllerError::Undrained)) {
+        election.release().await;
+    }
+    end
 }
 
-impl<'r> LeadershipSession<'r> {
-    /// Starts the session number `term` of this process. Each session has an identity of its own, so that a late renewal of the previous
-    /// session cannot be mistaken for one of this session.
-    pub(super) fn new(context: &'r ControllerContext, term: u64) -> Self {
-        let requests = &context.state.metrics.api_requests;
-        let wrapped = |term: &Term| client::wrap(context.client.clone(), requests, term);
-        let identity =
-            |term| if term == 1 { context.identity.clone() } else { format!("{}-{term}", context.identity) };
-        let previous = (term > 1).then(|| identity(term - 1));
-        let options = &context.configuration.leader_election;
-        let election = ElectionHandle::start(
-            options,
-            &identity(term),
-            previous,
-            wrapped(&Term::unlimited()),
-            &context.status,
-        );
-        let client = wrapped(election.term());
-        Self { context, election, client }
-    }
-
-    /// Runs until the controller is stopped (`None`) or the lease is lost. Fails if the handlers cannot be built, or do not finish
-    /// within the drain time.
-    pub(super) async fn run(mut self) -> Result<Option<LossReason>, ControllerError> {
-        let end = self.run_term().await;
-        // Handlers that are still running may act: standbys must wait until the lease expires.
-        if !matches!(end, Err(ControllerError::Undrained)) {
-            self.election.release().await;
-        }
-        end
-    }
-
-    /// Takes part in the election, and runs the handlers while this process is the leader.
-    async fn run_term(&mut self) -> Result<Option<LossReason>, ControllerError> {
-        let (context, client) = (self.context, self.client.clone());
-        let status = context.status.subscribe();
-        context.health.set_unmet(HANDLERS, "not created yet");
-        let elected = async {
-            tokio::select! {
-                () = until_elected(context, status.clone()) => {}
-                error = check_standby(context, &client, status) => return Err(error),
-            }
-            Ok(cluster_info(context, &client).await)
-        };
-        let cluster = tokio::select! {
-            biased;
-            () = context.stop.cancelled() => return Ok(None),
-            reason = self.election.lost() => return Ok(Some(reason)),
-            cluster = elected => cluster?,
-        };
-        let running = context.start(HandlerScope::Leader, &cluster, &client, self.election.term())?;
-        let running = running.maintain_certificate(&client);
-        context.health.set_met(HANDLERS);
-        context.health.set_met(LEADERSHIP);
-        let grace = context.configuration.shutdown.drain.into();
+/// Takes part in the election, and runs the handlers while this process is the leader. `client` writes only during the term.
+async fn run_term(
+    context: &ControllerContext,
+    client: &Client,
+    election: &mut ElectionHandle,
+) -> Result<Option<LossReason>, ControllerError> {
+    let status = context.status.subscribe();
+    context.health.set_unmet(HANDLERS, "not created yet");
+    let elected = async {
         tokio::select! {
-            biased;
-            () = context.stop.cancelled() => {
-                context.health.set_unmet("shutdown", "the controller is stopping");
-                if running.stop(grace).await { Ok(None) } else { Err(ControllerError::Undrained) }
-            }
-            reason = self.election.lost() => {
-                context.health.set_unmet(LEADERSHIP, reason.to_string());
-                running.abandon(grace).await;
-                Ok(Some(reason))
-            }
+            () = until_elected(context, status.clone()) => {}
+            error = check_standby(context, client, status) => return Err(error),
+        }
+        Ok(cluster_info(context, client).await)
+    };
+    let cluster = tokio::select! {
+        biased;
+        () = context.stop.cancelled() => return Ok(None),
+        reason = election.lost() => return Ok(Some(reason)),
+        cluster = elected => cluster?,
+    };
+    let running = HandlerTasks::start(context, HandlerScope::Leader, &cluster, client, election.term())?;
+    context.health.set_met(HANDLERS);
+    context.health.set_met(LEADERSHIP);
+    let grace = context.configuration.shutdown.drain.into();
+    tokio::select! {
+        biased;
+        () = context.stop.cancelled() => {
+            context.health.set_unmet("shutdown", "the controller is stopping");
+            if running.stop(grace).await { Ok(None) } else { Err(ControllerError::Undrained) }
+        }
+        reason = election.lost() => {
+            context.health.set_unmet(LEADERSHIP, reason.to_string());
+            running.abandon(grace).await;
+            Ok(Some(reason))
         }
     }
 }

@@ -17,7 +17,6 @@ use tower::service_fn;
 use super::ControllerError;
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
-use crate::webhook::Webhook;
 
 /// Creates each enabled handler with its drivers, and drops them. The drivers are those of a dry run and are not called; the
 /// client never gets a response. A handler without a dry run is skipped.
@@ -56,11 +55,6 @@ pub(crate) fn check_handlers(
         return Err(ControllerError::Handler { handler: handler.clone(), source });
     }
     Ok(())
-}
-
-/// Checks the options of the webhook. Reads no file.
-pub(crate) fn check_webhook(configuration: &Configuration) -> Result<(), ControllerError> {
-    Webhook::of(configuration, "default").map(drop).map_err(ControllerError::from)
 }
 
 /// Adds the options of `more`, an object of sections, to a configuration.

@@ -21,6 +21,9 @@ use crate::watcher::Watcher;
 /// The time between two updates of the progress of reading the ownership marks.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The number of missing owners whose resources are always released, even if they are more than half of all owners.
+const ALWAYS_RELEASED: usize = 20;
+
 /// Reads the ownership marks of a handler, and repeats that until it succeeds. The handler gets its first event after that. There is
 /// no time limit except those of the driver's calls, because a list may be of any length. `progress` gets a description of the
 /// progress every five seconds.
@@ -83,17 +86,6 @@ pub(crate) struct MassRelease {
     owners: usize,
 }
 
-impl MassRelease {
-    /// The maximum number of missing owners that never counts as a mass release.
-    const ALWAYS_RELEASED: usize = 20;
-
-    /// Checks that at most half of the owners, or at most 20, are missing.
-    fn check(missing: usize, owners: usize) -> Result<(), Self> {
-        let is_mass = missing > Self::ALWAYS_RELEASED && missing * 2 > owners;
-        if is_mass { Err(Self { missing, owners }) } else { Ok(()) }
-    }
-}
-
 impl Failure for MassRelease {
     fn transient(&self) -> bool {
         false
@@ -124,7 +116,7 @@ async fn collect(
 ///
 /// # Errors
 ///
-/// More than half of the owners and more than 20 do not exist, and `allow_mass_release` is `false`.
+/// More than half of the owners and more than [`ALWAYS_RELEASED`] do not exist, and `allow_mass_release` is `false`.
 pub(crate) fn orphans(
     owners: Vec<Identity>,
     mut uids: impl FnMut(TypeId) -> Option<HashSet<String>>,
@@ -138,8 +130,9 @@ pub(crate) fn orphans(
             uids.as_ref().is_some_and(|uids| !uids.contains(&owner.uid))
         })
         .collect();
-    if !allow_mass_release {
-        MassRelease::check(orphans.len(), total)?;
+    let missing = orphans.len();
+    if missing > ALWAYS_RELEASED && missing * 2 > total && !allow_mass_release {
+        return Err(MassRelease { missing, owners: total });
     }
     Ok(orphans)
 }
@@ -157,8 +150,7 @@ mod tests {
     use staffetta_handler::{GarbageCollector, Registration, ResourceEventHandler};
 
     use super::*;
-    use crate::observers::LogOnly;
-    use crate::pipeline;
+    use crate::pipeline::{self, Reports};
     use crate::term::Term;
 
     /// A handler that records the calls of its garbage collector. The first `failures` calls fail.
@@ -203,7 +195,7 @@ mod tests {
             vec![("marks".into(), registration)],
             &RelayOptions::default(),
             &Term::unlimited(),
-            &LogOnly,
+            &Reports::default(),
         );
         let pipeline = Arc::new(pipeline);
         let server =
@@ -258,7 +250,7 @@ mod tests {
         let relay = RelayOptions::default();
         assert!(Duration::from(relay.handler_timeout) < Duration::from_secs(30) * 50);
         let handlers = vec![("slow".into(), registration)];
-        let pipeline = Arc::new(pipeline::build(handlers, &relay, &Term::unlimited(), &LogOnly));
+        let pipeline = Arc::new(pipeline::build(handlers, &relay, &Term::unlimited(), &Reports::default()));
         let (handler, started) = (&pipeline.handlers()[0], Instant::now());
         let shown = Mutex::new(Vec::new());
         recover(handler, |progress| shown.lock().unwrap().push(progress)).await;

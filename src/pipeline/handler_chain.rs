@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use staffetta_handler::{
     AnyEvent, Async, ErasedHandler, EventHandler, GarbageCollector, KindIndex, Limit, LogExceptions,
-    QueueEntry, QueuePolicy, Retry, Source, Timeout, full_name,
+    QueueEntry, QueuePolicy, Registration, Retry, Source, Timeout, full_name,
 };
 use tokio::sync::watch;
 use tracing::warn;
 
 use super::fenced::Fenced;
 use super::recorded::Recorded;
+use super::report::Reports;
 use crate::config::RelayOptions;
-use crate::observers::Observers;
 use crate::term::Term;
-use crate::traces::Traced;
+use crate::traces::{self, Traced};
 
 /// The maximum number of unhandled objects that the log names at the end.
 const MAX_LOGGED: usize = 10;
@@ -48,23 +48,27 @@ pub struct HandlerChain {
 }
 
 impl HandlerChain {
-    /// Creates the `HandlerChain` of a handler. If it has indexes or a garbage collector, its chain is closed until these are ready.
+    /// Builds the chain of a handler, and returns it with the indexes of the handler. If the handler has indexes or a garbage collector, its
+    /// chain is closed until these are ready.
     pub(super) fn new(
         name: String,
-        chain: Chain,
-        handler: &Arc<ErasedHandler>,
-        collector: Option<Arc<dyn GarbageCollector>>,
-        sources: Vec<Box<dyn Source>>,
-        indexes: &[KindIndex],
-    ) -> Self {
+        mut registration: Registration,
+        options: &RelayOptions,
+        term: &Term,
+        reports: &Reports,
+    ) -> (Self, Vec<KindIndex>) {
+        let sources = registration.take_sources();
+        let (handler, indexes, collector) = registration.into_parts();
+        let handler = Arc::new(handler);
+        let chain = chain(&name, &handler, options, term, reports);
         let listed = indexes.iter().map(|KindIndex { kind, .. }| {
             (Some(kind.type_id), format!("not all objects of kind {} are listed yet", kind.name))
         });
         let marks_read = collector.as_ref().map(|_| (None, MARKS_UNREAD.to_owned()));
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
-        let (handler, prerequisites) = (Arc::clone(handler), watch::Sender::new(prerequisites));
-        Self { name, handler, chain, collector, sources, prerequisites }
+        let prerequisites = watch::Sender::new(prerequisites);
+        (Self { name, handler, chain, collector, sources, prerequisites }, indexes)
     }
 
     /// Records that the garbage collector of the handler has read the ownership marks, which is one of the prerequisites for events.
@@ -118,24 +122,24 @@ impl HandlerChain {
 }
 
 /// Composes the chain of one handler: `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`.
-pub(super) fn chain(
+fn chain(
     name: &str,
     handler: &Arc<ErasedHandler>,
     options: &RelayOptions,
     term: &Term,
-    observers: &dyn Observers,
+    reports: &Reports,
 ) -> Chain {
-    let report = observers.report(name, options.resync());
+    let report = reports.failures(name, options.resync());
     let (coalesce, depth) = (options.coalesce, options.queue_depth.get());
     let queues = QueuePolicy { coalesce, depth, superseded: handler.superseded() };
     let (groups, keys) = (Arc::clone(handler), Arc::clone(handler));
-    let recorded = Recorded::new(Arc::clone(handler), observers.handled(name));
+    let recorded = Recorded::new(Arc::clone(handler), reports.successes(name));
     let links = Fenced::new(recorded, term.clone())
         .timeout(options.handler_timeout.into())
         .limit(options.max_concurrency.get())
         .per(move |event| groups.group(event))
         .retry(options.retries())
         .reported(Arc::clone(&report));
-    let links = Traced::new(links, name, observers.tracer()).log_exceptions(report);
-    Async::new(links, queues, move |event| keys.key(event), observers.meter(name))
+    let links = Traced::new(links, name, traces::tracer()).log_exceptions(report);
+    Async::new(links, queues, move |event| keys.key(event), reports.queue_metrics(name))
 }

@@ -5,7 +5,7 @@ mod fenced;
 pub(crate) mod garbage_collection;
 mod handler_chain;
 mod recorded;
-pub(crate) mod report;
+mod report;
 mod scope;
 pub(crate) mod sources;
 
@@ -15,19 +15,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::RelayOptions;
-use crate::observers::{Observers, OnPanic, OnUndecodable};
 use crate::term::Term;
 use crate::watcher::EventSink;
 use futures_util::future::join_all;
 use staffetta_handler::{
-    AnyEvent, Context, Dispatcher, ErasedHandler, EventHandler, HandlerError, Kind, KindIndex, Message,
-    Registration, Undecodable,
+    AnyEvent, Context, Dispatcher, EventHandler, HandlerError, Kind, KindIndex, Message, Registration,
+    Undecodable,
 };
 
 pub(crate) use handler_chain::MARKS_UNREAD;
-use handler_chain::chain;
 pub use handler_chain::{Chain, HandlerChain};
 pub(crate) use recorded::KeptRequests;
+pub use report::Reports;
 pub(crate) use scope::HandlerScope;
 
 /// The divisor of `first_list_backlog` that gives the number of busy queues at which a list counts as handled. A queue whose objects all
@@ -37,24 +36,24 @@ const DRAINED_DIVISOR: usize = 10;
 /// All enabled handlers behind one dispatcher. [`EventHandler::handle`] passes an event to the handlers.
 pub struct Pipeline {
     dispatcher: Dispatcher<AnyEvent, Chain>,
-    /// The indexes of each kind, each with the callback for its panics.
-    indexes: HashMap<TypeId, Vec<(KindIndex, Arc<OnPanic>)>>,
+    /// The indexes of each kind, each with the name of its handler.
+    indexes: HashMap<TypeId, Vec<(KindIndex, String)>>,
     kinds: Vec<Kind>,
     handlers: Vec<Arc<HandlerChain>>,
     /// The number of busy queues of a handler above which an initial list waits. There is one queue for each ordering key: mostly, one
     /// for each object.
     first_list_backlog: usize,
-    on_undecodable: OnUndecodable,
+    reports: Reports,
 }
 
 /// Builds the chain of each handler, in the given order. An event passes through `Dispatcher`, and then for each handler through
 /// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`. The handlers run only during `term`. Failures and
-/// measurements go to `observers`.
+/// measurements go to `reports`.
 pub fn build(
     handlers: Vec<(String, Registration)>,
     options: &RelayOptions,
     term: &Term,
-    observers: &dyn Observers,
+    reports: &Reports,
 ) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),
@@ -62,35 +61,23 @@ pub fn build(
         kinds: Vec::new(),
         handlers: Vec::new(),
         first_list_backlog: options.first_list_backlog.get(),
-        on_undecodable: observers.undecodable(),
+        reports: reports.clone(),
     };
     for (name, registration) in handlers {
-        let on_panic = observers.index_panicked(&name);
-        pipeline.add(name, registration, on_panic, |name, handler| {
-            chain(name, handler, options, term, observers)
-        });
+        let (handler, indexes) = HandlerChain::new(name, registration, options, term, reports);
+        pipeline.add(handler, indexes);
     }
     pipeline
 }
 
 impl Pipeline {
-    /// Adds a handler with its chain, its indexes and the kinds that it needs. Each kind is watched once: if handlers need a kind with
+    /// Adds a handler with its indexes and the kinds that it needs. Each kind is watched once: if handlers need a kind with
     /// different selectors, all objects of the kind are watched.
-    fn add(
-        &mut self,
-        name: String,
-        mut registration: Registration,
-        on_panic: OnPanic,
-        chain: impl Fn(&str, &Arc<ErasedHandler>) -> Chain,
-    ) {
-        let sources = registration.take_sources();
-        let (handler, indexes, collector) = registration.into_parts();
-        let handler = Arc::new(handler);
-        let chain = chain(&name, &handler);
-        let entry = HandlerChain::new(name, chain, &handler, collector, sources, &indexes);
+    fn add(&mut self, entry: HandlerChain, indexes: Vec<KindIndex>) {
+        let handler = &entry.handler;
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
-            let (handler, queues) = (Arc::clone(&handler), entry.chain.clone());
+            let (handler, queues) = (Arc::clone(handler), entry.chain.clone());
             let predicate = move |event: &AnyEvent| {
                 let interest = handler.wants(event);
                 if interest.is_declined() {
@@ -114,9 +101,8 @@ impl Pipeline {
                 }
             }
         }
-        let on_panic = Arc::new(on_panic);
         for index in indexes {
-            self.indexes.entry(index.kind.type_id).or_default().push((index, Arc::clone(&on_panic)));
+            self.indexes.entry(index.kind.type_id).or_default().push((index, entry.name.clone()));
         }
         self.handlers.push(Arc::new(entry));
     }
@@ -158,9 +144,9 @@ impl Pipeline {
 impl EventHandler<AnyEvent> for Pipeline {
     /// Updates the indexes, then queues the event. Never waits.
     async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<(), HandlerError> {
-        for (index, on_panic) in self.indexes.get(&event.route()).into_iter().flatten() {
+        for (index, handler) in self.indexes.get(&event.route()).into_iter().flatten() {
             if let Err(panicked) = (index.apply)(event) {
-                on_panic(&panicked);
+                self.reports.index_panicked(handler, &panicked);
             }
         }
         self.dispatcher.handle(event, context).await
@@ -183,6 +169,6 @@ impl EventSink for Pipeline {
     }
 
     fn undecodable(&self, object: &Undecodable) {
-        (self.on_undecodable)(object);
+        self.reports.undecodable(object);
     }
 }

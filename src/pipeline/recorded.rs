@@ -6,7 +6,8 @@ use staffetta_driver::RequestLog;
 use staffetta_handler::{AnyEvent, Context, EventHandler, HandlerError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::observers::OnHandled;
+/// A callback for an event that was handled successfully. It must not block.
+pub(super) type OnHandled = Box<dyn Fn(&AnyEvent, &Context<'_>) + Send + Sync>;
 
 /// The maximum number of objects of one handler whose requests are kept.
 const MAX_KEPT: usize = 1000;

@@ -9,17 +9,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry_sdk::trace::SdkTracer;
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Context, HandlerError, Identity, LastError, Message, QueueMetrics, Report,
-    TimedOut, Undecodable, causes,
+    AnyEvent, BackoffPolicy, Context, HandlerError, Identity, LastError, Message, Panicked, QueueMetrics,
+    Report, TimedOut, Undecodable, causes,
 };
 use tracing::{debug, error, info, warn};
 
+use super::recorded::OnHandled;
 use crate::events::{Occurrence, Publisher};
 use crate::metrics::Metrics;
-use crate::observers::{Observers, OnHandled, OnPanic, OnUndecodable, log_undecodable};
-use crate::traces;
 
 /// The time for which an object must fail before a transient error is reported.
 const REPORT_DELAY: Duration = Duration::from_secs(10);
@@ -36,28 +34,37 @@ pub(crate) const HANDLED: &str = "Handled";
 /// The reason of the Kubernetes Event on an object that cannot be decoded.
 pub(crate) const UNDECODABLE: &str = "ObjectUndecodable";
 
-/// The [`Observers`] of a running controller: log, metrics and Kubernetes Events.
-pub(crate) struct Reports {
+/// Reports what happens to objects in all handlers: in the log, as metrics and as Kubernetes Events. Clones share the metrics.
+#[derive(Clone)]
+pub struct Reports {
     publisher: Option<Publisher>,
     /// `true` if successes are reported as Kubernetes Events, too.
     success: bool,
     metrics: Arc<Metrics>,
 }
 
-impl Reports {
-    /// Creates observers that report to `metrics`, and to `publisher` if Kubernetes Events are enabled.
-    pub(crate) fn new(publisher: Option<Publisher>, success: bool, metrics: &Arc<Metrics>) -> Self {
-        Self { publisher, success, metrics: Arc::clone(metrics) }
+impl Default for Reports {
+    /// Creates reports that write no Kubernetes Events, and whose metrics no page shows.
+    fn default() -> Self {
+        Self::new(None, false, &Arc::new(Metrics::new("unknown", &[])))
     }
 }
 
-impl Observers for Reports {
-    fn report(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
+impl Reports {
+    /// Creates reports with the metrics `metrics`. `publisher` writes the Kubernetes Events; `None` if they are disabled.
+    pub(crate) fn new(publisher: Option<Publisher>, success: bool, metrics: &Arc<Metrics>) -> Self {
+        Self { publisher, success, metrics: Arc::clone(metrics) }
+    }
+
+    /// Returns the report of all failures of `handler`, including transient ones. It has failed objects handled again with the delays
+    /// of `resync`.
+    pub(super) fn failures(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
         let (publisher, metrics) = (self.publisher.clone(), Arc::clone(&self.metrics));
         Arc::new(FailureReport { handler: handler.into(), resync, publisher, metrics })
     }
 
-    fn handled(&self, handler: &str) -> Option<OnHandled> {
+    /// Returns the callback for successes of `handler` in which a request changed something; `None` if they are not reported.
+    pub(super) fn successes(&self, handler: &str) -> Option<OnHandled> {
         let (publisher, handler) = (self.publisher.clone().filter(|_| self.success)?, handler.into());
         Some(Box::new(move |event, context| {
             // The end of a failure is reported as such. An Event on an object that is deleted helps no user, and triggers come from
@@ -69,28 +76,25 @@ impl Observers for Reports {
         }))
     }
 
-    fn undecodable(&self) -> OnUndecodable {
-        let (publisher, watch) = (self.publisher.clone(), "watch".into());
-        Box::new(move |object: &Undecodable| {
-            log_undecodable(object);
-            if let Some(publisher) = &publisher {
-                let (regarding, note) = (object.identity.clone(), object.to_string());
-                publisher.publish(Occurrence::new(regarding, &watch, true, UNDECODABLE, (&note, "")));
-            }
-        })
+    /// Reports an object that cannot be decoded.
+    pub(super) fn undecodable(&self, object: &Undecodable) {
+        let object_ref = object.identity.object_ref();
+        error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+            error = object.error, "an object cannot be decoded and is ignored");
+        if let Some(publisher) = &self.publisher {
+            let (regarding, note) = (object.identity.clone(), object.to_string());
+            publisher.publish(Occurrence::new(regarding, &"watch".into(), true, UNDECODABLE, (&note, "")));
+        }
     }
 
-    fn index_panicked(&self, handler: &str) -> OnPanic {
-        let (handler, metrics) = (handler.to_owned(), Arc::clone(&self.metrics));
-        Box::new(move |panicked| metrics.count_failure(&handler, panicked))
+    /// Counts a panic in the code of `handler` that indexes objects as they are watched. The panic is already logged.
+    pub(super) fn index_panicked(&self, handler: &str, panicked: &Panicked) {
+        self.metrics.count_failure(handler, panicked);
     }
 
-    fn meter(&self, handler: &str) -> Arc<dyn QueueMetrics> {
+    /// Returns the metrics of the queues of `handler`.
+    pub(super) fn queue_metrics(&self, handler: &str) -> Arc<dyn QueueMetrics> {
         Arc::new(self.metrics.workqueue(handler))
-    }
-
-    fn tracer(&self) -> Option<SdkTracer> {
-        traces::tracer()
     }
 }
 

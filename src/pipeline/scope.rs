@@ -12,9 +12,6 @@ pub(crate) enum HandlerScope {
 }
 
 impl HandlerScope {
-    /// Both scopes, for loops over them.
-    pub(crate) const ALL: [Self; 2] = [Self::Leader, Self::EveryReplica];
-
     /// Returns those of the handlers `enabled` that run in this scope, in the same order.
     pub(crate) fn handlers(self, registry: &Registry, enabled: &[String]) -> Vec<String> {
         let in_every_replica = self == Self::EveryReplica;

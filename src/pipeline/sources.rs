@@ -87,8 +87,7 @@ mod tests {
 
     use super::*;
     use crate::config::RelayOptions;
-    use crate::observers::LogOnly;
-    use crate::pipeline;
+    use crate::pipeline::{self, Reports};
     use crate::term::Term;
 
     #[derive(Clone)]
@@ -134,8 +133,12 @@ mod tests {
             .on_trigger::<Heartbeat>()
             .source(Unstable(AtomicU32::new(0)));
         let handlers = vec![("heartbeat".to_owned(), handler.erase())];
-        let pipeline =
-            Arc::new(pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &LogOnly));
+        let pipeline = Arc::new(pipeline::build(
+            handlers,
+            &RelayOptions::default(),
+            &Term::unlimited(),
+            &Reports::default(),
+        ));
         assert!(pipeline.kinds().is_empty());
         let mut tasks = JoinSet::new();
         start(&mut tasks, &pipeline);

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use staffetta_handler::Change;
+use staffetta_handler::{Change, QueueCounts};
 
-use super::{ControllerState, PhaseName, QueueState};
+use super::{ControllerState, PhaseName};
 use crate::metrics::{MetricsPage, names};
+use crate::pipeline::Chain;
 use crate::watcher::WatchStatus;
 
 impl ControllerState {
@@ -19,7 +20,12 @@ impl ControllerState {
             page.counts(&names::LEADER_SLOWPATH, [(name, leadership.slow_renewals)]);
             page.counts(&names::LEADERSHIP_LOSSES, [(name, leadership.losses)]);
             show_watches(page, &self.watches());
-            show_queues(page, &self.queues());
+            let queues = self.chains().into_iter().map(|(name, running)| {
+                let chain = running.as_ref().map(|(_, handler)| &handler.chain);
+                let counts = chain.map(Chain::counts).unwrap_or_default();
+                ([name], counts, chain.map_or(0, Chain::overflowed))
+            });
+            show_queues(page, &queues.collect::<Vec<_>>());
         })
     }
 }
@@ -39,19 +45,20 @@ fn show_watches(page: &mut MetricsPage, watches: &[WatchStatus]) {
     page.values(&names::WATCH_IDLE, idle);
 }
 
-/// Adds the numbers of queued objects of each handler to `page`.
-fn show_queues(page: &mut MetricsPage, queues: &[QueueState]) {
-    let handlers = || queues.iter().map(|queue| ([&*queue.handler], queue));
-    let objects = handlers().flat_map(|([handler], queue)| {
-        PhaseName::ALL.map(|phase| ([handler, phase.as_str()], phase.count(&queue.counts)))
+/// Adds the numbers of queued objects of each handler to `page`. `queues` are the names of the handlers, the counts of their queues, and the
+/// numbers of queued changes that full queues replaced by newer ones.
+fn show_queues(page: &mut MetricsPage, queues: &[([&str; 1], QueueCounts, u64)]) {
+    let objects = queues.iter().flat_map(|([handler], counts, _)| {
+        PhaseName::ALL.map(|phase| ([*handler, phase.as_str()], phase.count(counts)))
     });
     page.counts(&names::OBJECTS, objects);
-    let waiting = |queue: &QueueState| queue.counts.held + queue.counts.queued;
-    page.counts(&names::WORKQUEUE_DEPTH, handlers().map(|(handler, queue)| (handler, waiting(queue))));
-    let unfinished = handlers().map(|(handler, queue)| (handler, queue.counts.unfinished.as_secs_f64()));
+    let waiting = queues.iter().map(|(handler, counts, _)| (*handler, counts.held + counts.queued));
+    page.counts(&names::WORKQUEUE_DEPTH, waiting);
+    let unfinished = queues.iter().map(|(handler, counts, _)| (*handler, counts.unfinished.as_secs_f64()));
     page.values(&names::WORKQUEUE_UNFINISHED, unfinished);
-    let longest =
-        |queue: &QueueState| queue.counts.oldest_running.map_or(0.0, |since| since.elapsed().as_secs_f64());
-    page.values(&names::WORKQUEUE_LONGEST, handlers().map(|(handler, queue)| (handler, longest(queue))));
-    page.counts(&names::QUEUE_OVERFLOWS, handlers().map(|(handler, queue)| (handler, queue.overflows)));
+    let longest = queues.iter().map(|(handler, counts, _)| {
+        (*handler, counts.oldest_running.map_or(0.0, |since| since.elapsed().as_secs_f64()))
+    });
+    page.values(&names::WORKQUEUE_LONGEST, longest);
+    page.counts(&names::QUEUE_OVERFLOWS, queues.iter().map(|(handler, _, overflows)| (*handler, *overflows)));
 }

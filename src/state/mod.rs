@@ -11,14 +11,14 @@ mod timestamps;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use staffetta_handler::{AnyEvent, Change, DriverId, Message, QueueCounts, QueueEntry, Undecodable, causes};
+use staffetta_handler::{AnyEvent, Change, Message, QueueEntry, Undecodable, causes};
 use tokio::time::{Instant, timeout};
 
 use crate::check::Diagnostics;
 use crate::health::{Condition, Health};
 use crate::lock::lock;
 use crate::metrics::Metrics;
-use crate::pipeline::{Chain, HandlerScope, Pipeline};
+use crate::pipeline::{HandlerChain, HandlerScope, Pipeline};
 use crate::version::VERSION;
 use crate::watcher::{WatchStatus, Watcher};
 use timestamps::Now;
@@ -42,8 +42,8 @@ pub(crate) struct ControllerState {
     started: Instant,
     handlers: Vec<String>,
     leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,
-    /// The pipelines, the watches and the checks that run.
-    running: Mutex<[RunningHandlers; HandlerScope::ALL.len()]>,
+    /// The handlers that run, by their scope.
+    running: Mutex<[Weak<RunningHandlers>; 2]>,
     /// The conditions that must be met before the process is ready.
     pub(crate) health: Arc<Health>,
     /// All metrics that are updated by the code which they measure.
@@ -53,27 +53,15 @@ pub(crate) struct ControllerState {
 }
 
 /// The pipeline, the watches and the checks of the handlers of one [`HandlerScope`].
-#[derive(Clone, Default)]
-struct RunningHandlers(Weak<Pipeline>, Weak<Watcher<Pipeline>>, Weak<Diagnostics>);
-
-/// The state of the queues of one enabled handler.
-struct QueueState {
-    handler: String,
-    /// The kinds that the handler handles; empty until the handler is set up.
-    kinds: Vec<String>,
-    /// The drivers that the handler uses; empty until the handler is set up.
-    drivers: Vec<DriverId>,
-    in_every_replica: bool,
-    counts: QueueCounts,
-    /// The number of events that were queued since the process started.
-    added: u64,
-    /// The number of attempts since the process started.
-    attempts: u64,
-    /// The number of queued changes that a full queue replaced by newer ones since the handler was set up.
-    overflows: u64,
-    /// The conditions that are not met yet and must be met before the handler receives events.
-    waits: Vec<String>,
+pub(crate) struct RunningHandlers {
+    pub(crate) scope: HandlerScope,
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) watcher: Arc<Watcher<Pipeline>>,
+    pub(crate) diagnostics: Arc<Diagnostics>,
 }
+
+/// The scope of a handler, and its chain.
+type ScopedChain = (HandlerScope, Arc<HandlerChain>);
 
 impl ControllerState {
     /// Creates the state of the process `identity`, which runs `handlers`, before a leadership term begins. `leadership` reads the
@@ -104,27 +92,25 @@ impl ControllerState {
 
     /// Returns the identity of this process if it runs handlers that run in every replica; otherwise `None`.
     pub(crate) fn replica_identity(&self) -> Option<String> {
-        let shared = self.queues().iter().any(|queue| queue.in_every_replica);
+        let shared = self.running().iter().any(|running| running.scope == HandlerScope::EveryReplica);
         shared.then(|| self.identity.clone())
     }
 
-    /// Records the pipeline, the watches and the checks of the handlers of `scope`, which run from now on.
-    pub(crate) fn set_running(
-        &self,
-        scope: HandlerScope,
-        pipeline: &Arc<Pipeline>,
-        watcher: &Arc<Watcher<Pipeline>>,
-        diagnostics: &Arc<Diagnostics>,
-    ) {
-        let (pipeline, watcher) = (Arc::downgrade(pipeline), Arc::downgrade(watcher));
-        lock(&self.running)[scope as usize] = RunningHandlers(pipeline, watcher, Arc::downgrade(diagnostics));
+    /// Records handlers that run from now on.
+    pub(crate) fn set_running(&self, running: &Arc<RunningHandlers>) {
+        lock(&self.running)[running.scope as usize] = Arc::downgrade(running);
+    }
+
+    /// Returns the handlers that run.
+    fn running(&self) -> Vec<Arc<RunningHandlers>> {
+        lock(&self.running).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the status of each watch that runs, ordered by the name of its kind. Two watches of one kind, by handlers of different
     /// scopes, are shown as one.
     pub(crate) fn watches(&self) -> Vec<WatchStatus> {
         let mut watches: Vec<WatchStatus> = Vec::new();
-        for status in self.watchers().iter().flat_map(|watcher| watcher.statuses()) {
+        for status in self.running().iter().flat_map(|running| running.watcher.statuses()) {
             match watches.iter_mut().find(|watch| watch.kind.type_id == status.kind.type_id) {
                 Some(watch) => watch.merge(status),
                 None => watches.push(status),
@@ -162,8 +148,9 @@ impl ControllerState {
         let conditions = self.conditions().into_iter();
         let waits: Vec<_> = conditions.filter(|condition| condition.reason.is_some()).collect();
         let (objects, omitted) = self.objects(query, now);
-        let watchers = self.watchers();
-        let undecodable = watchers.iter().flat_map(|watcher| watcher.undecodable()).collect();
+        let running = self.running();
+        let undecodable = running.iter().flat_map(|running| running.watcher.undecodable()).collect();
+        let summary = |(name, chain)| HandlerSummary::new(name, chain, self.metrics.added_and_attempts(name));
         StateSnapshot {
             version: VERSION.version.to_owned(),
             identity: self.identity.clone(),
@@ -173,14 +160,14 @@ impl ControllerState {
             ready: waits.is_empty(),
             waits,
             watches: self.watches().into_iter().map(|watch| WatchSummary::new(watch, now)).collect(),
-            handlers: self.queues().into_iter().map(HandlerSummary::from).collect(),
+            handlers: self.chains().into_iter().map(summary).collect(),
             objects,
             background: self.background(query, now),
             omitted,
             undecodable: select_undecodable(query, undecodable),
-            known: query.name.as_deref().filter(|_| !watchers.is_empty()).map(|name| {
+            known: query.name.as_deref().filter(|_| !running.is_empty()).map(|name| {
                 let (kind, namespace) = (query.kind.as_deref(), query.namespace.as_deref());
-                watchers.iter().any(|watcher| watcher.contains(kind, namespace, name))
+                running.iter().any(|running| running.watcher.contains(kind, namespace, name))
             }),
             unread: None,
             others: Vec::new(),
@@ -190,10 +177,8 @@ impl ControllerState {
     /// Reads the object whose kind and name `query` contains, asks each handler if it wants the object, and adds the answers to `snapshot`.
     pub(crate) async fn explain(&self, query: &Query, snapshot: &mut StateSnapshot) {
         let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return };
-        let running = lock(&self.running).clone();
-        let running = running.iter().filter_map(|running| running.0.upgrade().zip(running.1.upgrade()));
-        for (pipeline, watcher) in running {
-            let read = watcher.read(kind, query.namespace.as_deref(), name);
+        for running in self.running() {
+            let read = running.watcher.read(kind, query.namespace.as_deref(), name);
             let objects = match timeout(READ_TIMEOUT, read).await {
                 Ok(Ok(objects)) => objects,
                 Ok(Err(error)) => return snapshot.unread = Some(causes(&error)),
@@ -204,7 +189,7 @@ impl ControllerState {
             };
             for object in objects {
                 let event = AnyEvent::Object(Change::Modified, object);
-                for handler in pipeline.handlers() {
+                for handler in running.pipeline.handlers() {
                     let handles = handler.handler.kinds().any(|kind| kind.type_id == event.route());
                     let shown = snapshot.handlers.iter_mut().find(|shown| shown.name == handler.name);
                     if let Some(shown) = shown.filter(|_| handles) {
@@ -215,44 +200,22 @@ impl ControllerState {
         }
     }
 
-    /// Returns the state of the queues of each enabled handler.
-    fn queues(&self) -> Vec<QueueState> {
-        let running = lock(&self.running).clone();
-        let pipelines = HandlerScope::ALL.map(|scope| (scope, running[scope as usize].0.upgrade()));
-        let state = |name: &String| {
-            let mut chains = pipelines.iter().flat_map(|(scope, pipeline)| {
-                pipeline.iter().flat_map(|pipeline| pipeline.handlers()).map(move |chain| (*scope, chain))
-            });
-            let (scope, handler) = chains.find(|(_, chain)| chain.name == *name).unzip();
-            let chain = handler.map(|handler| &handler.chain);
-            let (added, attempts) = self.metrics.added_and_attempts(name);
-            QueueState {
-                handler: name.clone(),
-                kinds: handler
-                    .iter()
-                    .flat_map(|handler| handler.handler.kinds())
-                    .map(|kind| kind.name.to_string())
-                    .collect(),
-                drivers: handler.map(|handler| handler.handler.drivers().to_vec()).unwrap_or_default(),
-                in_every_replica: scope == Some(HandlerScope::EveryReplica),
-                counts: chain.map(Chain::counts).unwrap_or_default(),
-                added,
-                attempts,
-                overflows: chain.map_or(0, Chain::overflowed),
-                waits: handler.map_or_else(
-                    || vec!["it is not set up yet".to_owned()],
-                    |handler| handler.unmet_prerequisites(),
-                ),
-            }
+    /// Returns the names of the enabled handlers, each with its scope and its chain; `None` until the handler is set up.
+    fn chains(&self) -> Vec<(&str, Option<ScopedChain>)> {
+        let running = self.running();
+        let chain = |name: &str| {
+            running.iter().find_map(|running| {
+                let mut handlers = running.pipeline.handlers().iter();
+                Some((running.scope, Arc::clone(handlers.find(|handler| handler.name == name)?)))
+            })
         };
-        self.handlers.iter().map(state).collect()
+        self.handlers.iter().map(|name| (name.as_str(), chain(name))).collect()
     }
 
     /// Returns the queued objects that `query` selects, up to its limit, and the number of further ones.
     fn objects(&self, query: &Query, now: Now) -> (Vec<ObjectSummary>, usize) {
-        let pipelines = self.pipelines();
-        let (mut selected, mut count) = (Vec::new(), 0);
-        let handlers = pipelines.iter().flat_map(|pipeline| pipeline.handlers());
+        let (running, mut selected, mut count) = (self.running(), Vec::new(), 0);
+        let handlers = running.iter().flat_map(|running| running.pipeline.handlers());
         for handler in handlers.filter(|handler| query.selects_handler(&handler.name)) {
             let entries = if query.selects_all_objects() {
                 let entries = handler.chain.entries(query.limit());
@@ -279,27 +242,14 @@ impl ControllerState {
     /// Returns the work in the background that fails for the object whose kind and name `query` contains.
     fn background(&self, query: &Query, now: Now) -> Vec<BackgroundSummary> {
         let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return Vec::new() };
-        let mut failing = self.background.failing(kind, name);
-        failing.retain(|(handler, _)| query.selects_handler(handler));
-        failing
-            .into_iter()
-            .map(|(handler, requests)| BackgroundSummary::new(handler, requests, now))
-            .collect()
+        let failing = self.background.failing(kind, name).into_iter();
+        let selected = failing.filter(|(handler, _)| query.selects_handler(handler));
+        selected.map(|(handler, requests)| BackgroundSummary::new(handler, requests, now)).collect()
     }
 
     /// Returns the checks of the handlers that run.
     pub(crate) fn diagnostics(&self) -> Vec<Arc<Diagnostics>> {
-        lock(&self.running).iter().filter_map(|running| running.2.upgrade()).collect()
-    }
-
-    /// Returns the pipelines that run.
-    fn pipelines(&self) -> Vec<Arc<Pipeline>> {
-        lock(&self.running).iter().filter_map(|running| running.0.upgrade()).collect()
-    }
-
-    /// Returns the watches that run.
-    fn watchers(&self) -> Vec<Arc<Watcher<Pipeline>>> {
-        lock(&self.running).iter().filter_map(|running| running.1.upgrade()).collect()
+        self.running().iter().map(|running| Arc::clone(&running.diagnostics)).collect()
     }
 }
 

@@ -10,9 +10,9 @@ use staffetta_handler::{Change, DriverId, Interest, Phase, QueueEntry, Undecodab
 
 use super::requests::{BackgroundSummary, RequestSummary};
 use super::timestamps::Now;
-use super::{PhaseName, QueueState};
+use super::{PhaseName, ScopedChain};
 use crate::health::Condition;
-use crate::pipeline::KeptRequests;
+use crate::pipeline::{HandlerScope, KeptRequests};
 use crate::watcher::{WatchCounts, WatchStatus};
 
 /// The state of the controller at one moment.
@@ -273,23 +273,29 @@ impl From<Interest> for InterestSummary {
     }
 }
 
-impl From<QueueState> for HandlerSummary {
-    fn from(state: QueueState) -> Self {
-        let QueueState { handler, kinds, drivers, in_every_replica, counts, added, attempts, waits, .. } =
-            state;
-        let (open, counts) =
-            (waits.is_empty(), PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into());
+impl HandlerSummary {
+    /// Describes the enabled handler `name`: its scope and its chain, if it is set up, and the numbers of its queued events and attempts.
+    pub(super) fn new(name: &str, running: Option<ScopedChain>, (added, attempts): (u64, u64)) -> Self {
+        let (scope, handler) = running.unzip();
+        let waits = handler.as_ref().map(|handler| handler.unmet_prerequisites());
+        let waits = waits.unwrap_or_else(|| vec!["it is not set up yet".to_owned()]);
+        let counts = handler.as_ref().map(|handler| handler.chain.counts()).unwrap_or_default();
+        let handler = handler.as_ref().map(|handler| &handler.handler);
         Self {
-            name: handler,
-            kinds,
-            drivers,
-            in_every_replica,
-            open,
+            name: name.to_owned(),
+            kinds: handler
+                .iter()
+                .flat_map(|handler| handler.kinds())
+                .map(|kind| kind.name.to_string())
+                .collect(),
+            drivers: handler.map(|handler| handler.drivers().to_vec()).unwrap_or_default(),
+            in_every_replica: scope == Some(HandlerScope::EveryReplica),
+            open: waits.is_empty(),
             waits,
             added,
             attempts,
             interest: None,
-            counts,
+            counts: PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into(),
         }
     }
 }
