@@ -43,6 +43,21 @@ impl<M: Clone> MetricFamily<M> {
         Self { description, series: Family::new_with_constructor(zero) }
     }
 
+    /// Creates a series with the value 0 for each combination of label values. `labels` has the values of each label, in the order of the
+    /// description.
+    pub(super) fn create(&self, labels: &[&[&str]]) {
+        let mut combinations = vec![Vec::new()];
+        for values in labels {
+            let longer = combinations.iter().flat_map(|first: &Vec<_>| {
+                values.iter().map(move |value| [first.as_slice(), &[*value]].concat())
+            });
+            combinations = longer.collect();
+        }
+        for values in combinations {
+            self.with(&values);
+        }
+    }
+
     /// Returns the series with these label values, in the order of the description. If the series does not exist, it is created with
     /// the value 0.
     pub(crate) fn with(&self, values: &[&str]) -> M {

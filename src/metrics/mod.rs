@@ -32,8 +32,7 @@ pub(crate) use prefixes::PrefixMetrics;
 use process::ProcessMetrics;
 pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics, CniRequestMetrics, Ec2RequestMetrics};
 pub(crate) use webhook::{WebhookMetrics, WebhookOutcome};
-pub use workqueue::WorkqueueMetrics;
-use workqueue::{FAILURE_OUTCOMES, failure_outcome};
+use workqueue::{FAILURE_OUTCOMES, WorkqueueMetrics, failure_outcome};
 
 /// All metrics that are updated by the code which they measure, and the sources of the metrics of virtual nodes, VIF pools and the
 /// addresses of nodes.
@@ -123,15 +122,12 @@ impl Metrics {
         metrics.kubernetes_events();
         for handler in handlers {
             metrics.workqueue(handler);
-            for outcome in ["success", "failure"] {
-                metrics.collections.with(&[handler, outcome]);
-            }
-            metrics.collection_orphans.with(&[handler]);
-            metrics.last_collection.with(&[handler]);
-            for outcome in FAILURE_OUTCOMES {
-                metrics.failures.with(&[handler, outcome]);
-            }
         }
+        let handlers: Vec<_> = handlers.iter().map(String::as_str).collect();
+        metrics.collections.create(&[&handlers, &["success", "failure"]]);
+        metrics.collection_orphans.create(&[&handlers]);
+        metrics.last_collection.create(&[&handlers]);
+        metrics.failures.create(&[&handlers, &FAILURE_OUTCOMES]);
         metrics
     }
 
@@ -194,17 +190,24 @@ impl Metrics {
             &self.retries,
             &self.collections,
             &self.collection_orphans,
+            &self.api_requests.requests,
+            &self.cloud_requests.requests,
+            &self.ec2_requests.0,
         ];
         for counter in counters {
             page.family(counter);
         }
-        page.family(&self.queue_duration);
-        page.family(&self.work_duration);
+        let histograms = [
+            &self.queue_duration,
+            &self.work_duration,
+            &self.api_requests.durations,
+            &self.cloud_requests.durations,
+            &self.cni_requests.0,
+        ];
+        for durations in histograms {
+            page.family(durations);
+        }
         page.family(&self.last_collection);
-        self.api_requests.show(&mut page);
-        self.cloud_requests.show(&mut page);
-        self.ec2_requests.show(&mut page);
-        self.cni_requests.show(&mut page);
         self.pools.show(&mut page);
         self.prefixes.show(&mut page);
         self.webhook.show(&mut page);

@@ -19,8 +19,8 @@ use crate::lock::lock;
 pub(crate) struct OperationMetrics {
     ended: MetricFamily<Counter>,
     durations: MetricFamily<Histogram>,
-    tracker: Arc<Mutex<Option<OperationTracker>>>,
-    tunnels: Arc<Mutex<Tunnels>>,
+    /// The tunnels, and the operations in progress; nothing before the handler starts.
+    current: Arc<Mutex<(Tunnels, Option<OperationTracker>)>>,
 }
 
 /// The tunnels of the handler `vnode`, each with its name.
@@ -31,8 +31,7 @@ impl Default for OperationMetrics {
         Self {
             ended: MetricFamily::new(&names::MODULE_OPERATIONS, Counter::default),
             durations: MetricFamily::new(&names::MODULE_OPERATION_DURATION, histogram),
-            tracker: Arc::default(),
-            tunnels: Arc::default(),
+            current: Arc::default(),
         }
     }
 }
@@ -43,15 +42,11 @@ const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::
 impl OperationMetrics {
     /// Creates the series of `tunnels`. From now on, their state is read from `tunnels`, and the operations in progress from `tracker`.
     pub(crate) fn read(&self, tunnels: &Tunnels, tracker: &OperationTracker) {
-        for (tunnel, action) in tunnels.iter().flat_map(|(tunnel, _)| ACTIONS.map(|action| (tunnel, action)))
-        {
-            for outcome in OperationOutcome::ALL {
-                self.ended.with(&[tunnel, action_name(action), outcome.name()]);
-            }
-            self.durations.with(&[tunnel, action_name(action)]);
-        }
-        lock(&self.tunnels).clone_from(tunnels);
-        *lock(&self.tracker) = Some(tracker.clone());
+        let names: Vec<_> = tunnels.iter().map(|(tunnel, _)| tunnel.as_str()).collect();
+        let actions = ACTIONS.map(action_name);
+        self.ended.create(&[&names, &actions, &OperationOutcome::ALL.map(OperationOutcome::name)]);
+        self.durations.create(&[&names, &actions]);
+        *lock(&self.current) = (tunnels.clone(), Some(tracker.clone()));
     }
 
     /// Counts an operation that ended.
@@ -65,8 +60,8 @@ impl OperationMetrics {
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.ended);
         page.family(&self.durations);
-        let counts = lock(&self.tracker).as_ref().map(OperationTracker::under_way).unwrap_or_default();
-        let tunnels = lock(&self.tunnels).clone();
+        let (tunnels, tracker) = lock(&self.current).clone();
+        let counts = tracker.as_ref().map(OperationTracker::under_way).unwrap_or_default();
         let series: Vec<_> =
             tunnels.iter().flat_map(|(tunnel, _)| ACTIONS.map(|action| (tunnel.as_str(), action))).collect();
         for (description, place) in

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use staffetta_driver::{RequestObserver, RequestOutcome};
 
-use super::family::{MetricFamily, MetricsPage, histogram};
+use super::family::{MetricFamily, histogram};
 use super::names;
 
 /// The values of the label `method` for requests to the API server. The last value represents all other methods.
@@ -33,8 +33,8 @@ const CLOUD_METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 /// Counts the requests to one API server by method and status code, and measures their durations.
 pub(crate) struct ApiRequestMetrics {
     host: String,
-    requests: MetricFamily<Counter>,
-    durations: MetricFamily<Histogram>,
+    pub(super) requests: MetricFamily<Counter>,
+    pub(super) durations: MetricFamily<Histogram>,
 }
 
 impl ApiRequestMetrics {
@@ -43,14 +43,10 @@ impl ApiRequestMetrics {
         let (host, requests) =
             (host.into(), MetricFamily::new(&names::REST_CLIENT_REQUESTS, Counter::default));
         let durations = MetricFamily::new(&names::REST_CLIENT_DURATION, histogram as _);
-        for method in API_METHODS {
-            for code in
-                CODES.map(|code| code.to_string()).iter().map(String::as_str).chain([OTHER_CODE, NO_RESPONSE])
-            {
-                requests.with(&[code, method, &host]);
-            }
-            durations.with(&[method, &host]);
-        }
+        let codes = CODES.map(|code| code.to_string());
+        let codes: Vec<_> = codes.iter().map(String::as_str).chain([OTHER_CODE, NO_RESPONSE]).collect();
+        requests.create(&[&codes, &API_METHODS, &[&host]]);
+        durations.create(&[&API_METHODS, &[&host]]);
         Self { host, requests, durations }
     }
 
@@ -65,32 +61,20 @@ impl ApiRequestMetrics {
         self.requests.with(&[code, method, &self.host]).inc();
         self.durations.with(&[method, &self.host]).observe(time.as_secs_f64());
     }
-
-    /// Adds the counts of requests to the API server to `page`.
-    pub(super) fn show(&self, page: &mut MetricsPage) {
-        page.family(&self.requests);
-        page.family(&self.durations);
-    }
 }
 
 /// Counts the requests to OpenStack by service, method and outcome, and measures their durations.
 pub(crate) struct CloudRequestMetrics {
-    requests: MetricFamily<Counter>,
-    durations: MetricFamily<Histogram>,
+    pub(super) requests: MetricFamily<Counter>,
+    pub(super) durations: MetricFamily<Histogram>,
 }
 
 impl Default for CloudRequestMetrics {
     fn default() -> Self {
         let requests = MetricFamily::new(&names::OPENSTACK_REQUESTS, Counter::default as _);
         let durations = MetricFamily::new(&names::OPENSTACK_DURATION, histogram as _);
-        for (service, method) in
-            SERVICES.iter().flat_map(|service| CLOUD_METHODS.map(|method| (*service, method)))
-        {
-            for outcome in RequestOutcome::ALL {
-                requests.with(&[service, method, outcome.name()]);
-            }
-            durations.with(&[service, method]);
-        }
+        requests.create(&[&SERVICES, &CLOUD_METHODS, &RequestOutcome::ALL.map(RequestOutcome::name)]);
+        durations.create(&[&SERVICES, &CLOUD_METHODS]);
         Self { requests, durations }
     }
 }
@@ -106,38 +90,19 @@ const EC2_ACTIONS: [&str; 6] = [
 ];
 
 /// Counts the requests to EC2 by action and outcome.
-pub(crate) struct Ec2RequestMetrics(MetricFamily<Counter>);
+pub(crate) struct Ec2RequestMetrics(pub(super) MetricFamily<Counter>);
 
 impl Default for Ec2RequestMetrics {
     fn default() -> Self {
         let requests = MetricFamily::new(&names::EC2_REQUESTS, Counter::default as _);
-        for action in EC2_ACTIONS {
-            for outcome in RequestOutcome::ALL {
-                requests.with(&[action, outcome.name()]);
-            }
-        }
+        requests.create(&[&EC2_ACTIONS, &RequestOutcome::ALL.map(RequestOutcome::name)]);
         Self(requests)
-    }
-}
-
-impl Ec2RequestMetrics {
-    /// Adds the counts of requests to EC2 to `page`.
-    pub(super) fn show(&self, page: &mut MetricsPage) {
-        page.family(&self.0);
     }
 }
 
 impl RequestObserver for Ec2RequestMetrics {
     fn ended(&self, _: &'static str, action: &'static str, outcome: RequestOutcome, _: Duration) {
         self.0.with(&[action, outcome.name()]).inc();
-    }
-}
-
-impl CloudRequestMetrics {
-    /// Adds the counts of requests to OpenStack to `page`.
-    pub(super) fn show(&self, page: &mut MetricsPage) {
-        page.family(&self.requests);
-        page.family(&self.durations);
     }
 }
 
@@ -158,34 +123,23 @@ const CNI_ERRORS: [&str; 6] =
     ["none", "unknown_container", "bad_request", "try_again_later", "unavailable", "failed"];
 
 /// Counts the commands of the CNI plugin by result, and measures their durations. Only the daemon on a node has any series.
-pub(crate) struct CniRequestMetrics {
-    durations: MetricFamily<Histogram>,
-}
+pub(crate) struct CniRequestMetrics(pub(super) MetricFamily<Histogram>);
 
 impl Default for CniRequestMetrics {
     fn default() -> Self {
-        Self { durations: MetricFamily::new(&names::CNI_DURATION, histogram as _) }
+        Self(MetricFamily::new(&names::CNI_DURATION, histogram as _))
     }
 }
 
 impl CniRequestMetrics {
     /// Creates all series, with the value 0.
     pub(crate) fn start(&self) {
-        for (command, error) in
-            CNI_COMMANDS.iter().flat_map(|command| CNI_ERRORS.map(|error| (*command, error)))
-        {
-            self.durations.with(&[command, error]);
-        }
+        self.0.create(&[&CNI_COMMANDS, &CNI_ERRORS]);
     }
 
     /// Counts a command with its result and its duration.
     pub(crate) fn ended(&self, command: &'static str, error: &'static str, time: Duration) {
-        self.durations.with(&[command, error]).observe(time.as_secs_f64());
-    }
-
-    /// Adds the counts of commands to `page`.
-    pub(super) fn show(&self, page: &mut MetricsPage) {
-        page.family(&self.durations);
+        self.0.with(&[command, error]).observe(time.as_secs_f64());
     }
 }
 

@@ -44,9 +44,7 @@ pub(crate) struct WebhookMetrics {
 impl Default for WebhookMetrics {
     fn default() -> Self {
         let durations = MetricFamily::new(&names::WEBHOOK_DURATION, histogram as _);
-        for outcome in WebhookOutcome::ALL {
-            durations.with(&[outcome.name()]);
-        }
+        durations.create(&[&WebhookOutcome::ALL.map(WebhookOutcome::name)]);
         Self { durations, expires: AtomicI64::default() }
     }
 }

@@ -8,11 +8,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use staffetta_handler::{Failure, Panicked, QueueMetrics, TimedOut};
 
-use super::family::histogram;
-
 /// The metrics of the queues of one handler.
 #[derive(Debug)]
-pub struct WorkqueueMetrics {
+pub(crate) struct WorkqueueMetrics {
     /// The number of messages that were added to the queues.
     pub(super) adds: Counter,
     /// The number of transient failures that were followed by another attempt.
@@ -23,15 +21,6 @@ pub struct WorkqueueMetrics {
     pub(super) work_duration: Histogram,
     /// The number of invocations, because a histogram cannot be read.
     pub(super) attempts: Counter,
-}
-
-impl Default for WorkqueueMetrics {
-    /// Creates metrics that no page shows.
-    fn default() -> Self {
-        let (queue_duration, work_duration) = (histogram(), histogram());
-        let (adds, retries, attempts) = Default::default();
-        Self { adds, retries, queue_duration, work_duration, attempts }
-    }
 }
 
 impl QueueMetrics for WorkqueueMetrics {
