@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use staffetta::config::RelayOptions;
-use staffetta::pipeline::{self, Pipeline, Reports};
+use staffetta::pipeline::{self, HandlerReports, Pipeline};
 use staffetta::term::Term;
 use staffetta_handler::{AnyEvent, Context, Event, EventHandler, Registration, ResourceEventHandler};
 use tokio::sync::Notify;
@@ -150,7 +150,7 @@ fn chain(ledger: &Arc<Ledger>, coalesce: bool) -> Arc<Pipeline> {
     let queue_depth = NonZeroUsize::new(EVENTS as usize).expect("there are events");
     let options = RelayOptions { coalesce, queue_depth, ..RelayOptions::default() };
     let handlers = vec![("no-op".into(), registration)];
-    Arc::new(pipeline::build(handlers, &options, &Term::lasting(TERM), &Reports::default()))
+    Arc::new(pipeline::build(handlers, &options, &Term::lasting(TERM), &HandlerReports::default()))
 }
 
 /// Seconds from the first event to the end of the last.

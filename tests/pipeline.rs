@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use staffetta::config::{RelayOptions, TimeSpan};
-use staffetta::pipeline::{self, Pipeline, Reports};
+use staffetta::pipeline::{self, HandlerReports, Pipeline};
 use staffetta::term::Term;
 use staffetta::watcher::EventSink;
 use staffetta_handler::testing::{Fault, pod};
@@ -64,7 +64,7 @@ fn world() -> World {
         ..RelayOptions::default()
     };
     World {
-        pipeline: pipeline::build(handlers.into(), &options, &Term::unlimited(), &Reports::default()),
+        pipeline: pipeline::build(handlers.into(), &options, &Term::unlimited(), &HandlerReports::default()),
         log,
     }
 }
@@ -191,7 +191,7 @@ async fn a_handler_with_an_index_gets_no_event_before_the_index_is_complete() {
         vec![("second".into(), registration)],
         &RelayOptions::default(),
         &Term::unlimited(),
-        &Reports::default(),
+        &HandlerReports::default(),
     );
     let world = World { pipeline, log };
     let kinds: Vec<_> = world.pipeline.kinds().iter().map(|kind| kind.name.clone()).collect();

@@ -59,7 +59,7 @@ mod tests {
     use crate::config::RelayOptions;
     use crate::health::Health;
     use crate::metrics::Metrics;
-    use crate::pipeline::{self, Reports};
+    use crate::pipeline::{self, HandlerReports};
     use crate::state::{LeadershipSummary, RunningHandlers};
     use crate::term::Term;
     use crate::watcher::Watcher;
@@ -91,8 +91,12 @@ mod tests {
         let state = Arc::new(state);
         let handler = Registration::new(Idle).on::<Pod>().erase();
         let handlers = vec![("idle".to_owned(), handler)];
-        let pipeline =
-            pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &Reports::default());
+        let pipeline = pipeline::build(
+            handlers,
+            &RelayOptions::default(),
+            &Term::unlimited(),
+            &HandlerReports::default(),
+        );
         let pipeline = Arc::new(pipeline);
         let watcher = Arc::new(Watcher::new(defect(), Arc::clone(&pipeline)));
         let diagnostics = Arc::new(Diagnostics::new((Vec::new(), Vec::new())));

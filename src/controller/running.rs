@@ -14,7 +14,7 @@ use crate::check::{Diagnostics, rights_of};
 use crate::cluster::ClusterInfo;
 use crate::events::{self, Publisher, PublisherTask};
 use crate::identity::ReplicaIdentity;
-use crate::pipeline::{self, HandlerScope, MARKS_UNREAD, Reports, garbage_collection, sources};
+use crate::pipeline::{self, HandlerReports, HandlerScope, MARKS_UNREAD, garbage_collection, sources};
 use crate::retry::until_success;
 use crate::state::RunningHandlers;
 use crate::term::Term;
@@ -78,7 +78,7 @@ impl<'r> HandlerTasks<'r> {
             error => error,
         })?;
         info!(handlers = names.join(","), "the handlers are created");
-        let reports = Reports::new(recorder, configuration.events.success, metrics);
+        let reports = HandlerReports::new(recorder, configuration.events.success, metrics);
         let pipeline = Arc::new(pipeline::build(handlers, &configuration.relay, term, &reports));
         add_rights(context, scope, names, &setup);
         let diagnostics = Arc::new(Diagnostics::new(setup.into_checks()));

@@ -150,7 +150,7 @@ mod tests {
     use staffetta_handler::{GarbageCollector, Registration, ResourceEventHandler};
 
     use super::*;
-    use crate::pipeline::{self, Reports};
+    use crate::pipeline::{self, HandlerReports};
     use crate::term::Term;
 
     /// A handler that records the calls of its garbage collector. The first `failures` calls fail.
@@ -195,7 +195,7 @@ mod tests {
             vec![("marks".into(), registration)],
             &RelayOptions::default(),
             &Term::unlimited(),
-            &Reports::default(),
+            &HandlerReports::default(),
         );
         let pipeline = Arc::new(pipeline);
         let server =
@@ -250,7 +250,8 @@ mod tests {
         let relay = RelayOptions::default();
         assert!(Duration::from(relay.handler_timeout) < Duration::from_secs(30) * 50);
         let handlers = vec![("slow".into(), registration)];
-        let pipeline = Arc::new(pipeline::build(handlers, &relay, &Term::unlimited(), &Reports::default()));
+        let pipeline =
+            Arc::new(pipeline::build(handlers, &relay, &Term::unlimited(), &HandlerReports::default()));
         let (handler, started) = (&pipeline.handlers()[0], Instant::now());
         let shown = Mutex::new(Vec::new());
         recover(handler, |progress| shown.lock().unwrap().push(progress)).await;

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::fenced::Fenced;
 use super::recorded::Recorded;
-use super::report::Reports;
+use super::report::HandlerReports;
 use crate::config::RelayOptions;
 use crate::term::Term;
 use crate::traces::{self, Traced};
@@ -55,7 +55,7 @@ impl HandlerChain {
         mut registration: Registration,
         options: &RelayOptions,
         term: &Term,
-        reports: &Reports,
+        reports: &HandlerReports,
     ) -> (Self, Vec<KindIndex>) {
         let sources = registration.take_sources();
         let (handler, indexes, collector) = registration.into_parts();
@@ -127,7 +127,7 @@ fn chain(
     handler: &Arc<ErasedHandler>,
     options: &RelayOptions,
     term: &Term,
-    reports: &Reports,
+    reports: &HandlerReports,
 ) -> Chain {
     let report = reports.failures(name, options.resync());
     let (coalesce, depth) = (options.coalesce, options.queue_depth.get());

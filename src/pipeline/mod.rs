@@ -26,7 +26,7 @@ use staffetta_handler::{
 pub(crate) use handler_chain::MARKS_UNREAD;
 pub use handler_chain::{Chain, HandlerChain};
 pub(crate) use recorded::KeptRequests;
-pub use report::Reports;
+pub use report::HandlerReports;
 pub(crate) use scope::HandlerScope;
 
 /// The divisor of `first_list_backlog` that gives the number of busy queues at which a list counts as handled. A queue whose objects all
@@ -43,7 +43,7 @@ pub struct Pipeline {
     /// The number of busy queues of a handler above which an initial list waits. There is one queue for each ordering key: mostly, one
     /// for each object.
     first_list_backlog: usize,
-    reports: Reports,
+    reports: HandlerReports,
 }
 
 /// Builds the chain of each handler, in the given order. An event passes through `Dispatcher`, and then for each handler through
@@ -53,7 +53,7 @@ pub fn build(
     handlers: Vec<(String, Registration)>,
     options: &RelayOptions,
     term: &Term,
-    reports: &Reports,
+    reports: &HandlerReports,
 ) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),

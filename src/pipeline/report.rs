@@ -36,21 +36,21 @@ pub(crate) const UNDECODABLE: &str = "ObjectUndecodable";
 
 /// Reports what happens to objects in all handlers: in the log, as metrics and as Kubernetes Events. Clones share the metrics.
 #[derive(Clone)]
-pub struct Reports {
+pub struct HandlerReports {
     publisher: Option<Publisher>,
     /// `true` if successes are reported as Kubernetes Events, too.
     success: bool,
     metrics: Arc<Metrics>,
 }
 
-impl Default for Reports {
+impl Default for HandlerReports {
     /// Creates reports that write no Kubernetes Events, and whose metrics no page shows.
     fn default() -> Self {
         Self::new(None, false, &Arc::new(Metrics::new("unknown", &[])))
     }
 }
 
-impl Reports {
+impl HandlerReports {
     /// Creates reports with the metrics `metrics`. `publisher` writes the Kubernetes Events; `None` if they are disabled.
     pub(crate) fn new(publisher: Option<Publisher>, success: bool, metrics: &Arc<Metrics>) -> Self {
         Self { publisher, success, metrics: Arc::clone(metrics) }

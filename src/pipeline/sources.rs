@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::config::RelayOptions;
-    use crate::pipeline::{self, Reports};
+    use crate::pipeline::{self, HandlerReports};
     use crate::term::Term;
 
     #[derive(Clone)]
@@ -137,7 +137,7 @@ mod tests {
             handlers,
             &RelayOptions::default(),
             &Term::unlimited(),
-            &Reports::default(),
+            &HandlerReports::default(),
         ));
         assert!(pipeline.kinds().is_empty());
         let mut tasks = JoinSet::new();
