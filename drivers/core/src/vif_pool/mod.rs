@@ -24,8 +24,8 @@ pub use self::warm::{IsLeader, VifPoolMetrics, VifPoolPolicy, WarmVifPool};
 
 /// A [`PodVifDriver`] in front of another one, which may create VIFs before they are requested.
 ///
-/// The ownership mark of a pooled VIF names the cluster and no owner. [`NoopVifPool`](crate::NoopVifPool) keeps no VIFs ready,
-/// [`WarmVifPool`](crate::WarmVifPool) as many as its [`VifPoolPolicy`](crate::VifPoolPolicy) requires. The default methods are
+/// The ownership mark of a pooled VIF names the cluster and no owner. [`NoopVifPool`] keeps no VIFs ready,
+/// [`WarmVifPool`] as many as its [`VifPoolPolicy`] requires. The default methods are
 /// those of a pool that keeps none.
 ///
 /// ```
