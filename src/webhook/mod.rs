@@ -135,7 +135,7 @@ impl Webhook {
     ) -> Result<AbortOnDropHandle<()>, WebhookError> {
         let served = Arc::new(ServedCertificate::new(health, metrics));
         if let Some(files) = &self.files {
-            served.load(files).map_err(|error| WebhookError::Files(error.into()))?;
+            served.load(files).await.map_err(|error| WebhookError::Files(error.into()))?;
         }
         let failed = |source| WebhookError::Listen { address: self.listen, source };
         let listener = TcpListener::bind(self.listen).await.map_err(failed)?;

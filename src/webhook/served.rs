@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use kube::Api;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use staffetta_handler::causes;
+use tokio::task::spawn_blocking;
 use tower::BoxError;
 use tracing::{info, warn};
 
@@ -28,6 +30,8 @@ use crate::metrics::WebhookMetrics;
 pub(super) const CERTIFICATE: &str = "webhook certificate";
 /// The interval at which the certificate files are read again.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// The maximum size of a certificate or key file, in bytes.
+const MAX_FILE: u64 = 1 << 20;
 
 /// The certificate that new connections get. It can be replaced at any time.
 pub(super) struct ServedCertificate {
@@ -95,11 +99,14 @@ impl ServedCertificate {
     }
 
     /// Serves the certificate of the files. Fails if they cannot be used.
-    pub(super) fn load(&self, files: &CertificateFiles) -> Result<(), CertificateFileError> {
-        let unusable = |path: &PathBuf, source| CertificateFileError { path: path.clone(), source };
-        let text = |path| fs::read_to_string(path).map_err(|error| unusable(path, error.into()));
-        let replaced = self.replace(text(&files.certificate)?, text(&files.key)?);
-        replaced.map_err(|error| unusable(&files.certificate, error.into()))
+    pub(super) async fn load(&self, files: &CertificateFiles) -> Result<(), CertificateFileError> {
+        let CertificateFiles { certificate, key } = files.clone();
+        // In another thread, because a file system that does not respond must not block the process.
+        let pem = spawn_blocking(move || Ok((text(&certificate)?, text(&key)?))).await;
+        let (chain, key) = pem.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+        let replaced = self.replace(chain, key);
+        replaced
+            .map_err(|error| CertificateFileError { path: files.certificate.clone(), source: error.into() })
     }
 
     /// Reads the files again every [`FILE_CHECK_INTERVAL`]. If they cannot be used, as while they are being replaced, the last certificate stays.
@@ -107,13 +114,27 @@ impl ServedCertificate {
         let mut reported = None;
         loop {
             tokio::time::sleep(FILE_CHECK_INTERVAL).await;
-            let error = self.load(files).err().map(|error| causes(&error));
+            let error = self.load(files).await.err().map(|error| causes(&error));
             if let Some(error) = error.as_ref().filter(|_| error != reported) {
                 warn!(error, "the certificate of the webhook cannot be read again; the last one is served");
             }
             reported = error;
         }
     }
+}
+
+/// Reads a file of at most [`MAX_FILE`] bytes as text.
+fn text(path: &Path) -> Result<String, CertificateFileError> {
+    let read = || {
+        let mut text = String::new();
+        fs::File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+        let is_too_large = text.len() as u64 > MAX_FILE;
+        if is_too_large {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
+        }
+        Ok(text)
+    };
+    read().map_err(|error: io::Error| CertificateFileError { path: path.to_owned(), source: error.into() })
 }
 
 impl ResolvesServerCert for ServedCertificate {
@@ -155,7 +176,7 @@ mod tests {
         let [chain_file, key_file] = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
         let files = CertificateFiles { certificate: chain_file.clone(), key: key_file.clone() };
         let (health, served) = served();
-        assert_eq!(served.load(&files).unwrap_err().path, chain_file);
+        assert_eq!(served.load(&files).await.unwrap_err().path, chain_file);
         assert!(health.conditions()[0].reason.is_some());
         let (first, second) = (certificate("a"), certificate("b"));
         let write = |certificate: &ServerCertificate| {
@@ -163,12 +184,15 @@ mod tests {
             fs::write(&key_file, &certificate.key).unwrap();
         };
         write(&first);
-        served.load(&files).unwrap();
+        served.load(&files).await.unwrap();
         assert_eq!(health.conditions()[0].reason, None);
         fs::write(&chain_file, &second.chain).unwrap();
-        let error = served.load(&files).unwrap_err();
+        let error = served.load(&files).await.unwrap_err();
         let cause = causes(&error);
         assert!(cause.contains("cannot be used together"), "the key is that of the first: {cause}");
+        fs::write(&key_file, " ".repeat((1 << 20) + 1)).unwrap();
+        let error = served.load(&files).await.unwrap_err();
+        assert!(error.path == key_file && causes(&error).contains("larger than 1 MiB"), "{error}");
         assert_eq!(chain(&served), Some(first.chain.clone()));
         write(&second);
         let follow = tokio::time::timeout(FILE_CHECK_INTERVAL * 2, served.follow_files(&files));
