@@ -132,12 +132,12 @@ impl VifGroups {
             let assigned = assigned.unwrap_or_default();
             let kept: Vec<_> = assigned.iter().filter(|group| !groups.contains(group)).cloned().collect();
             // A pod may have got the VIF since it was listed.
-            let is_published = || unchecked.contains(&vif) || self.claims.pods().contains_key(&vif);
+            let is_published = || unchecked.contains(&vif) || self.claims.pod_of(&vif).is_some();
             if kept.len() == assigned.len() || is_published() {
                 continue;
             }
             removed = removed.and(self.assign(&vif, &kept).await.map_err(PolicyError::from));
-            if let Some(pod) = self.claims.pods().remove(&vif) {
+            if let Some(pod) = self.claims.pod_of(&vif) {
                 // A pod got the VIF during the call, so the order of the two assignments is
                 // unknown.
                 self.record(&vif, None);

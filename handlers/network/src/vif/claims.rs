@@ -120,6 +120,12 @@ impl VifClaims {
         self.unknown.remove(uid);
     }
 
+    /// Returns the UID of the pod that publishes the VIF and to which the VIF belongs.
+    pub(crate) fn pod_of(&self, vif: &VifId) -> Option<Uid> {
+        let publishes = |published: &Published| published.is_verified && published.vifs.contains(vif);
+        self.published.iter().find(|published| publishes(published)).map(|published| published.key().clone())
+    }
+
     /// Returns the pods that publish VIFs which belong to them, by the id of the VIF.
     pub(crate) fn pods(&self) -> HashMap<VifId, Uid> {
         let mut pods = HashMap::new();

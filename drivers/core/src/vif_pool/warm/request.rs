@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::state::{Hold, HolderClaim, KeyPool, Place, StartupPhase, VifHolder, VifPoolState, sorted};
+use super::state::{Hold, HolderClaim, KeyPool, Place, StartupPhase, VifPoolState, sorted};
 use super::{Inner, WarmVifPool};
 use crate::error::{DriverError, Reason};
 use crate::id::{SecurityGroupId, VifId};
@@ -65,9 +65,7 @@ impl PodVifDriver for WarmVifPool {
         let mut marked = self.inner.vifs.vifs(owner).await?;
         let mut state = self.inner.state();
         if let Some(owner) = owner {
-            let holds = |holders: &[VifHolder]| holders.iter().any(|holder| holder.owner.uid == owner.uid);
-            let held = state.holders.iter().filter(|(_, holders)| holds(holders));
-            for id in held.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            for id in state.by_owner.get(&owner.uid).cloned().unwrap_or_default() {
                 if let Some(Place { vif, .. }) = state.places.get(&id) {
                     marked.push(Owned { owner: Some(owner.clone()), resource: Vif::clone(vif) });
                 } else {

@@ -64,6 +64,8 @@ pub(super) struct VifPoolState {
     pub(super) places: HashMap<VifId, Place>,
     /// The pods that hold a VIF. More than one pod is a fault.
     pub(super) holders: HashMap<VifId, Vec<VifHolder>>,
+    /// The VIFs that a pod holds, by the UID of the pod.
+    pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
     /// The exhausted resources that the pools of several keys share.
     pub(super) exhaustion: Exhaustion,
     /// `true` if the existing VIFs may differ from those in `places` and must be listed.
@@ -191,6 +193,7 @@ impl VifPoolState {
     pub(super) fn hold(&mut self, id: &VifId, hold: Hold, owner: &Owner, claim: HolderClaim) {
         let holder = VifHolder { hold, owner: Arc::new(owner.clone()), claim };
         self.holders.entry(id.clone()).or_default().push(holder);
+        self.by_owner.entry(owner.uid.clone()).or_default().push(id.clone());
     }
 
     /// Records an event of a pod whose annotation contains the VIF. Returns `true` if the pod did not hold
@@ -234,6 +237,12 @@ impl VifPoolState {
         let VifHolder { hold, .. } = holders.swap_remove(position);
         if holders.is_empty() {
             self.holders.remove(id);
+        }
+        if let Some(ids) = self.by_owner.get_mut(uid) {
+            ids.retain(|held| held != id);
+            if ids.is_empty() {
+                self.by_owner.remove(uid);
+            }
         }
         Some(hold)
     }
