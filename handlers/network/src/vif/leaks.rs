@@ -100,6 +100,8 @@ pub(super) struct LeakSource(pub(super) Arc<LeakDetector>);
 impl Source for LeakSource {
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         let mut confirmed = self.0.confirmed.subscribe();
+        // What was confirmed before is sent, too.
+        confirmed.mark_changed();
         while confirmed.changed().await.is_ok() {
             for trigger in self.0.triggers() {
                 sender.send(trigger);
