@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
@@ -16,6 +17,9 @@ use staffetta_driver::app_hosting::{
 };
 use staffetta_driver::virtual_node::{ContainerUsage, PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{ClusterId, DriverError, Owner, Reason, Uid};
+
+/// The time that a device needs to stop a container.
+const STOP: Duration = Duration::from_millis(100);
 
 const GIBIBYTE: u64 = 1 << 30;
 
@@ -124,6 +128,7 @@ impl MemoryAppHostingDriver {
                 image,
                 ip: state.addresses.take(now).ok_or_else(full)?,
                 running_from: now + self.device.install,
+                stopped: false,
             };
             state.containers.entry(key).or_insert(container).running_from
         };
@@ -189,8 +194,15 @@ impl AppHostingDriver for MemoryAppHostingDriver {
 
     async fn delete_pod(&self, owner: &Owner) -> Result<PodProgress, DriverError> {
         self.device.calls.record(AppHostingCall::Delete(owner.uid.clone()));
+        let is_its = |found: &MemoryContainer| found.cluster == self.cluster && found.owner.uid == owner.uid;
         let work = |state: &mut DeviceState| {
-            state.remove(|found| found.cluster == self.cluster && found.owner.uid == owner.uid);
+            let mut running = state.containers.values_mut().filter(|found| is_its(found) && !found.stopped);
+            if let Some(container) = running.next() {
+                container.stopped = true;
+                let state = format!("{}: stopping", container.name);
+                return Ok(PodProgress::Working { state, poll_after: STOP });
+            }
+            state.remove(is_its);
             Ok(PodProgress::Done)
         };
         self.on_device(AppHostingMethod::Delete, work).await
@@ -259,6 +271,8 @@ mod tests {
         assert!(matches!(waiting, HostedContainerState::Waiting { stage: DeploymentStage::Installing, .. }));
         deploy(&driver, &request).await;
         assert_eq!(state(&driver, "u1").await, Some(HostedContainerState::Running));
+        let progress = driver.delete_pod(&request.owner()).await.unwrap();
+        assert_eq!((progress.poll_after(), device.containers().len()), (Some(STOP), 1));
         assert!(driver.delete_pod(&request.owner()).await.unwrap().is_done());
         assert_eq!(device.containers(), []);
     }

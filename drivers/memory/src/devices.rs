@@ -99,6 +99,8 @@ pub struct MemoryContainer {
     pub ip: IpAddr,
     /// The time at which the image is installed and the container starts.
     pub running_from: Instant,
+    /// `true` if the container was stopped because its pod is being removed.
+    pub stopped: bool,
 }
 
 /// The state of a [`MemoryDevice`] that calls and tests change.
