@@ -75,7 +75,8 @@ impl BaseClient {
         let limit = if changes { self.operation } else { self.query };
         let answered = async {
             let mut record = RequestRecord::start("POST", &format!("/{}", command.name()), changes);
-            let (status, body) = self.exchange(address, request, send_by).await?;
+            let stream = self.connect(address, changes).await.map_err(CallError::Unreachable)?;
+            let (status, body) = self.exchange(stream, request, send_by).await?;
             record.set_status(status.as_u16());
             parse(base, status, &body)
         };
@@ -94,14 +95,13 @@ impl BaseClient {
         })
     }
 
-    /// Sends a request and reads the response, up to the maximum size. Only opening the connection has a time limit here.
+    /// Sends a request and reads the response, up to the maximum size.
     async fn exchange(
         &self,
-        address: SocketAddr,
+        stream: TcpStream,
         request: Request<String>,
         send_by: Option<Duration>,
     ) -> Result<(StatusCode, Bytes), CallError> {
-        let stream = self.connect(address).await.map_err(CallError::Unreachable)?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(CallError::ConnectionFailed)?;
         let mut answered = pin!(async {
@@ -122,11 +122,13 @@ impl BaseClient {
         }
     }
 
-    /// Opens a connection within its time limit.
-    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+    /// Opens a connection within its time limit. `changes` is `true` if it is for a change, whose response may take minutes.
+    async fn connect(&self, address: SocketAddr, changes: bool) -> io::Result<TcpStream> {
         let stream = tokio::time::timeout(self.connect, TcpStream::connect(address)).await??;
-        // Without it, a base that is gone is noticed only at the time limit of the request.
-        let _ = keep_alive(&stream);
+        if changes {
+            // Without it, a base that is gone is noticed only at the time limit of the request.
+            let _ = keep_alive(&stream);
+        }
         Ok(stream)
     }
 }
@@ -238,10 +240,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_base_that_is_silent_for_long_is_probed() {
+    async fn a_base_that_executes_a_change_is_probed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = BaseClient::new(&HttpTunnelOptions::default());
-        let stream = client.connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = client.connect(listener.local_addr().unwrap(), true).await.unwrap();
         assert!(socket_keepalive(&stream).unwrap());
         let intervals = [tcp_keepidle(&stream).unwrap(), tcp_keepintvl(&stream).unwrap()];
         assert_eq!((intervals, tcp_keepcnt(&stream).unwrap()), ([PROBE_INTERVAL; 2], PROBES));

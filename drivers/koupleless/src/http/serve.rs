@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, warn};
@@ -19,9 +19,6 @@ const CONNECTIONS: usize = 256;
 
 /// The maximum number of concurrent connections from one address. A further connection closes the oldest one from there.
 const CONNECTIONS_PER_ADDRESS: usize = 8;
-
-/// The time limit for receiving the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -74,9 +71,7 @@ async fn connection<F: Future<Output = Response<String>>>(
         async move { Ok::<_, Infallible>(responding.await) }
     });
     let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
         .keep_alive(false)
-        .header_read_timeout(HEAD_TIMEOUT)
         .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
@@ -122,7 +117,10 @@ mod tests {
         let mut answer = String::new();
         other.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("127.0.0.2"), "{answer}");
-        assert!(started.elapsed() < HEAD_TIMEOUT / 2, "the oldest one was closed by its time limit only");
+        assert!(
+            started.elapsed() < CONNECTION_TIMEOUT / 2,
+            "the oldest one was closed by its time limit only"
+        );
     }
 
     #[tokio::test(start_paused = true)]

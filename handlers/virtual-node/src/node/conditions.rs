@@ -1,7 +1,6 @@
 //! The conditions of a node: `Ready`, and the pressure on its resources.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeCondition;
@@ -9,10 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::spec::Room;
 use super::view::MachineView;
-
-/// The age of a condition's heartbeat at which the status is written although nothing changed: 5 minutes, as in
-/// kubelets.
-const HEARTBEAT: Duration = Duration::from_secs(300);
 
 /// The reason of a condition whose value the machine does not report.
 const NOT_REPORTED: &str = "NotReported";
@@ -112,16 +107,13 @@ fn ready(machine: &MachineView) -> Untimed {
     untimed("Ready", status, reason, message)
 }
 
-/// Returns `true` if the condition `before` has the wanted content and its heartbeat is recent. A missing reason or message
-/// equals an empty one, because the API server drops empty ones.
+/// Returns `true` if the condition `before` has the wanted content. Its heartbeat is not compared, because the heartbeat of a
+/// node is its Lease. A missing reason or message equals an empty one, because the API server drops empty ones.
 pub(super) fn holds(before: &NodeCondition, wanted: &NodeCondition) -> bool {
-    let heartbeat = |condition: &NodeCondition| condition.last_heartbeat_time.as_ref().map(|time| time.0);
     let same = |one: &Option<String>, other: &Option<String>| {
         one.as_deref().unwrap_or_default() == other.as_deref().unwrap_or_default()
     };
-    let ages = heartbeat(before).zip(heartbeat(wanted));
-    ages.is_some_and(|(before, now)| now.duration_since(before).unsigned_abs() < HEARTBEAT)
-        && before.type_ == wanted.type_
+    before.type_ == wanted.type_
         && before.status == wanted.status
         && same(&before.reason, &wanted.reason)
         && same(&before.message, &wanted.message)

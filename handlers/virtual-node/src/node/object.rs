@@ -171,8 +171,8 @@ fn info(machine: &MachineView) -> NodeSystemInfo {
     }
 }
 
-/// Returns the patch that corrects the status; `None` if the status is correct and its heartbeat less than five minutes
-/// old. The patch does not contain the conditions of other writers.
+/// Returns the patch that corrects the status; `None` if the status is correct. The patch does not contain the conditions of
+/// other writers.
 pub(crate) fn status_patch(node: &Node, machine: &MachineView, now: Timestamp) -> Option<Value> {
     let before = node.status.clone().unwrap_or_default();
     let wanted = status(machine, &before, now);

@@ -79,9 +79,9 @@ pub const HANDLER: &str = "vnode";
 /// The delay after a write to a Lease that failed.
 const LEASE_RETRY: Duration = Duration::from_secs(2);
 
-/// The interval at which each Node object is compared with its base: twice in the 5 min between two heartbeats of its status. The source
-/// renews the Leases by itself.
-const NODE_CHECK: Duration = Duration::from_secs(150);
+/// The interval at which each Node object is compared with its base, although nothing says that one of them changed. The source renews
+/// the Leases by itself.
+const NODE_CHECK: Duration = Duration::from_secs(300);
 
 /// The dependencies and options of the handler `vnode`.
 pub struct Vnode {
