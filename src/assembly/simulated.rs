@@ -15,7 +15,7 @@ use super::family::DriverFamily;
 use super::unreachable::Unreachable;
 
 /// The error message when the process of the simulated cloud does not respond.
-const UNREACHABLE: &str = "the simulated network of `simulated.url` does not answer";
+const UNREACHABLE: &str = "the simulated cloud at `simulated.url` does not answer";
 
 /// Registers the drivers named `simulated` and the section `[simulated]`.
 pub(super) fn drivers(registry: &mut Registry) {

@@ -80,7 +80,7 @@ impl<'r> HandlerTasks<'r> {
         info!(handlers = names.join(","), "the handlers are created");
         let reports = HandlerReports::new(recorder, configuration.events.success, metrics);
         let pipeline = Arc::new(pipeline::build(handlers, &configuration.relay, term, &reports));
-        add_rights(context, scope, names, &setup);
+        add_rights_diagnosis(context, scope, names, &setup);
         let diagnostics = Arc::new(Diagnostics::new(setup.into_checks()));
         let watcher = Watcher::new(client.clone(), Arc::clone(&pipeline));
         let watcher = Arc::new(watcher.watch_timeout(configuration.kubernetes.watch_timeout.into()));
@@ -226,9 +226,14 @@ fn record_events(
     Some(events::start(client.clone(), context.identity.clone(), metrics))
 }
 
-/// Adds a check of the rights (RBAC) that these handlers of `scope` need. In the leader, it includes those of the leader election, the
-/// drivers and the webhook.
-fn add_rights(context: &ControllerContext, scope: HandlerScope, handlers: Vec<String>, setup: &Setup) {
+/// Adds the check, for `kubectl staffetta check`, that this process has the rights (RBAC) for Kubernetes Events and for `handlers`. In the
+/// leader, it includes those for the leader election, the cluster id, the drivers and the webhook.
+fn add_rights_diagnosis(
+    context: &ControllerContext,
+    scope: HandlerScope,
+    handlers: Vec<String>,
+    setup: &Setup,
+) {
     let (client, election) = (context.client.clone(), &context.configuration.leader_election);
     let namespace = election.namespace.as_deref().unwrap_or(client.default_namespace()).to_owned();
     let leads = scope == HandlerScope::Leader;

@@ -37,7 +37,8 @@ pub(super) struct DryRunHandler {
 }
 
 impl DryRunHandler {
-    /// Prepares a handler for a dry run. Each invocation takes at most `limit`, and is repeated according to [`BACKOFF`].
+    /// Prepares a handler for a dry run. Each attempt takes at most `limit`. After a transient failure it is repeated according to
+    /// [`BACKOFF`], and the last failure is added to `log`.
     pub(super) fn new(name: &str, mut registration: Registration, log: &PlanLog, limit: Duration) -> Self {
         let sources = registration.take_sources();
         let (handler, indexes, garbage_collector) = registration.into_parts();

@@ -194,7 +194,8 @@ pub(super) fn outcome(update: bool, result: &Result<(), HandlerError>) -> EventO
     }
 }
 
-/// Returns the delay before the next write to the namespace; `None` if the response requests none.
+/// Returns the delay before the next Event is written to the namespace of a failed one: [`LONG_PAUSE`] if that is forbidden, otherwise
+/// what the response requests, at most [`LONG_PAUSE`]; `None` if it requests nothing.
 fn pause_hint(error: &HandlerError) -> Option<Duration> {
     let forbidden = status(error).is_some_and(|status| status.code == 403);
     if forbidden { Some(LONG_PAUSE) } else { error.retry_after().map(|delay| delay.min(LONG_PAUSE)) }

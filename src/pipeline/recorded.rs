@@ -43,7 +43,7 @@ impl<H: EventHandler<AnyEvent>> EventHandler<AnyEvent> for Recorded<H> {
         let result = log.collect(self.inner.handle(event, context)).await;
         if result.is_ok() {
             attempt.permits = None;
-            if let Some(on_handled) = self.on_handled.as_ref().filter(|_| log.has_changed()) {
+            if let Some(on_handled) = self.on_handled.as_ref().filter(|_| log.changed_something()) {
                 on_handled(event, context);
             }
         }

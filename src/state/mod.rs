@@ -253,7 +253,8 @@ impl ControllerState {
     }
 }
 
-/// Returns the sort key of an entry: failed objects come first, and older entries before newer ones.
+/// Returns the sort key of an entry: first the objects with a failure, beginning with those that have failed for longest, and then the
+/// others, beginning with those that have been in their phase for longest.
 fn rank(entry: &QueueEntry) -> (bool, Instant) {
     let last_error = entry.last_error.as_ref();
     (last_error.is_none(), last_error.map_or(entry.since, |last_error| last_error.since))

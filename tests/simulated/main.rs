@@ -122,7 +122,7 @@ async fn a_controller_without_its_network_is_not_ready_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let mut process =
         Process::start(Path::new(PROGRAM), folder.path(), &configuration, &server.kubeconfig()).await;
-    process.says("the simulated network of `simulated.url` does not answer").await;
+    process.says("the simulated cloud at `simulated.url` does not answer").await;
     let (code, reasons) = process.get("/readyz").await;
     assert_eq!(code, 503);
     assert!(reasons.contains("driver simulated: "), "{reasons}");

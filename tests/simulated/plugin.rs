@@ -219,7 +219,7 @@ async fn the_plug_in_checks_the_controller_and_its_systems() {
         failed[0]["detail"]
             .as_str()
             .unwrap()
-            .starts_with("the simulated network of `simulated.url` does not answer")
+            .starts_with("the simulated cloud at `simulated.url` does not answer")
     );
 
     site.process.signal("KILL").await;

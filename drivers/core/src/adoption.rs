@@ -157,13 +157,13 @@ pub enum UnusedResource {
     SecurityGroup(SecurityGroupId, String),
 }
 
-/// Lists and adopts the resources that another controller created in the projects of this cluster, for a migration.
+/// Lists the resources in the projects of this cluster, and adopts those that another controller created, for a migration.
 ///
 /// Lists contain only resources in the projects of the configuration. Every method can be repeated with the same result. A resource
 /// with the mark of another owner or cluster is never changed.
 #[async_trait]
 pub trait AdoptionDriver: Send + Sync {
-    /// Lists the ports of pods and of pools of ports.
+    /// Lists the ports of pods and of pools of ports, whoever created them.
     async fn ports(&self) -> Result<Vec<ExistingPort>, DriverError>;
 
     /// Lists the load balancers.

@@ -72,15 +72,15 @@ impl RequestLog {
         self.content().requests.is_empty()
     }
 
-    /// Returns `true` if a request that changes something has succeeded.
-    pub fn has_changed(&self) -> bool {
+    /// Returns `true` if a request that changes the external system has succeeded.
+    pub fn changed_something(&self) -> bool {
         self.content().changed
     }
 
     /// Adds the requests of `other` that are not in this log yet: those of work that several attempts share, or that continues after an
     /// attempt.
     pub fn extend(&self, other: &Self) {
-        let (requests, changed) = (other.requests(), other.has_changed());
+        let (requests, changed) = (other.requests(), other.changed_something());
         self.content().changed |= changed;
         for request in requests {
             if !self.content().requests.contains(&request) {
@@ -177,7 +177,7 @@ mod tests {
         let log = Arc::<RequestLog>::default();
         let started = Instant::now();
         log.collect(send("/ports", 409)).await;
-        assert!(!log.has_changed(), "it was refused");
+        assert!(!log.changed_something(), "it was refused");
         let hung = tokio::time::timeout(Duration::from_millis(500), log.collect(send("/slow", 200)));
         hung.await.expect_err("it takes a second");
         let both = [("/ports".to_owned(), Some(409), 1), ("/slow".to_owned(), None, 0)];
@@ -188,7 +188,7 @@ mod tests {
             ("POST", Some("req-7"), started)
         );
         log.collect(send("/ports", 201)).await;
-        assert!(log.has_changed());
+        assert!(log.changed_something());
     }
 
     #[tokio::test(start_paused = true)]
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(seen(&log), [("/within".to_owned(), Some(200), 1)]);
         let other = RequestLog::current();
         other.extend(&log);
-        assert!(other.has_changed() && !Arc::ptr_eq(&other, &log));
+        assert!(other.changed_something() && !Arc::ptr_eq(&other, &log));
         assert_eq!(seen(&other), seen(&log));
         other.extend(&log);
         assert_eq!(seen(&other), seen(&log), "no request is added twice");

@@ -56,7 +56,7 @@ impl<M: Copy + Eq + Hash> Faults<M> {
         lock(&self.0).clear();
     }
 
-    /// Returns the number of calls that planned faults still wait for.
+    /// Returns the number of planned faults that have not happened yet.
     pub fn planned(&self) -> usize {
         lock(&self.0).values().map(VecDeque::len).sum()
     }

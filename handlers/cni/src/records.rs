@@ -54,7 +54,7 @@ impl Record {
     }
 }
 
-/// The records of all bound pods, in memory and as files.
+/// The records of all pods whose VIFs are bound or about to be, in memory and as files.
 pub struct Records {
     folder: PathBuf,
     /// The id of this boot of the node.

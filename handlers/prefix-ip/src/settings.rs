@@ -16,7 +16,8 @@ const MINIMUM_IP: &str = "minimum-ip-target";
 /// The option with the minimum number of wholly free prefixes of a node. It applies only to prefixes.
 const WARM_PREFIX: &str = "warm-prefix-target";
 
-/// The default targets of nodes with single addresses: the minimum number of free addresses, and the minimum number of all addresses.
+/// The targets of nodes with single addresses if neither option is set: the minimum number of free addresses, and the minimum number of
+/// all addresses.
 const DEFAULT_ADDRESS_TARGETS: (usize, usize) = (3, 3);
 /// The default targets of nodes with prefixes: the minimum number of free addresses, and the minimum number of all addresses.
 const DEFAULT_PREFIX_TARGETS: (usize, usize) = (1, 3);

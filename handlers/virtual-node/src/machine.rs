@@ -42,7 +42,7 @@ struct State {
     inventory: Inventory,
     /// `true` if the workloads have changed since the health was last asked for.
     health_outdated: bool,
-    /// The times of the reports that the machine sent by itself or later than requested, and of its heartbeats.
+    /// The times of the reports that the machine sent by itself or after a request, and of its heartbeats.
     reports: Reports,
     /// `true` if a report has ended an outage and the Event about that is not published yet.
     reached: bool,
@@ -159,7 +159,7 @@ impl Machine {
         transition == Transition::Up
     }
 
-    /// Records that a report of the machine arrived, unasked or later than requested, which shows that the machine can be
+    /// Records that a report of the machine arrived, unasked or after a request, which shows that the machine can be
     /// reached. `lists` is `true` if the report lists the workloads on the machine.
     pub(crate) fn report_arrived(&self, lists: bool) {
         let transition = {

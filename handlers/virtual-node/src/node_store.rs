@@ -13,8 +13,9 @@ use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 use crate::triggers::Notifier;
 
-/// The virtual nodes that exist. The [`NodeSource`](crate::NodeSource) adds and removes nodes, and the handler reads
-/// them. No method blocks.
+/// The virtual nodes for which this process acts, each with its machine, and the names of removed nodes and of those
+/// whose specification cannot be read. The [`NodeSource`](crate::NodeSource) adds and removes nodes; the handler reads
+/// them, and forgets removed ones. No method does I/O.
 pub struct NodeStore {
     nodes: Mutex<Nodes>,
     /// Notified when a node is added or removed, when the list becomes complete, or when the set of unreadable nodes
@@ -120,7 +121,7 @@ impl NodeStore {
     }
 
     /// Reports the health of a machine, for a [`NodeSource`](crate::NodeSource) that receives such data unasked or
-    /// later than requested. An unknown node is ignored.
+    /// after a request. An unknown node is ignored.
     pub fn health(&self, name: &str, health: NodeHealth) {
         if let Some(machine) = self.get(name) {
             machine.report_arrived(false);
@@ -129,7 +130,7 @@ impl NodeStore {
     }
 
     /// Reports all workloads on a machine, for a [`NodeSource`](crate::NodeSource) that receives such data unasked or
-    /// later than requested. An unknown node is ignored.
+    /// after a request. An unknown node is ignored.
     pub fn inventory(&self, name: &str, workloads: &HostedPods) {
         if let Some(machine) = self.get(name) {
             machine.report_arrived(true);
@@ -137,9 +138,8 @@ impl NodeStore {
         }
     }
 
-    /// Reports a heartbeat of a machine, for a [`NodeSource`](crate::NodeSource) that receives such data. If the answers of the
-    /// machine come later than requested, a heartbeat spares it a read, and counts as a report
-    /// ([`Policy::silent_after`]) while reads are answered. An unknown node is ignored.
+    /// Reports a heartbeat of a machine, for a [`NodeSource`](crate::NodeSource) that receives such data. If the
+    /// machine answers by separate reports, a heartbeat spares it a read, and counts as a report ([`Policy::silent_after`]) while reads are answered. An unknown node is ignored.
     pub fn heartbeat(&self, name: &str) {
         if let Some(machine) = self.get(name) {
             machine.reports(|reports, _| reports.heartbeat());

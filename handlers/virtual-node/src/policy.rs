@@ -16,12 +16,12 @@ pub struct Policy {
     /// The time since the last answer of a reachable machine after which its node becomes not ready, if at least two
     /// reads have failed. A machine that refuses a read becomes unreachable at once. Default: 15 s.
     pub unreachable_after: Duration,
-    /// The time since the last report of a machine whose answers come later than requested
+    /// The time since the last report of a machine that answers a request by a separate report
     /// ([`Reply::Later`](crate::Reply::Later)) after which its node becomes not ready. A heartbeat counts as a report unless a
     /// read before it was not answered. Default: 25 s.
     pub silent_after: Duration,
-    /// The time since the last report of such a machine (one whose answers come later than requested) after which its node is removed;
-    /// `None` to keep the node. Default: `None`.
+    /// The time since the last report of such a machine (one that answers by separate reports) after which its node is removed; `None`
+    /// to keep the node. Default: `None`.
     pub gone_after: Option<Duration>,
     /// The longest delay between two reads of an unreachable machine; for a machine that refuses reads (for example, the
     /// credentials) or has no usable description, ten times as long. Default: 60 s.

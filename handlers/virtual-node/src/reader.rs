@@ -278,7 +278,7 @@ async fn until_due(machine: &Machine, next: &mut Instant, latest: Instant) {
 /// reports an outage, or removes the node of a machine that is gone.
 fn judge_reports(shared: &Shared, machine: &Machine) {
     match machine.report_verdict() {
-        ReportVerdict::None => shared.counts.read(Read::Success),
+        ReportVerdict::Heard => shared.counts.read(Read::Success),
         ReportVerdict::Unreachable => {
             shared.counts.read(Read::Failure);
             if machine.fell_silent() {

@@ -6,14 +6,17 @@ use tokio::time::Instant;
 
 use crate::policy::Policy;
 
-/// The state of a machine whose answers come later than requested, derived from the time since its last report or heartbeat.
+/// The result of how long a machine has been silent, for machines that answer a request by a separate report
+/// ([`Reply::Later`](crate::Reply::Later)). The silence begins with the last report, with a later heartbeat that counts, or, before the
+/// first report, when the node was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReportVerdict {
     /// The machine was silent for less than `Policy::silent_after`.
-    None,
+    Heard,
     /// The machine was silent for `Policy::silent_after`: it cannot be reached.
     Unreachable,
-    /// The machine was silent for `Policy::gone_after`: it is taken to exist no more.
+    /// The machine was silent for `Policy::gone_after`, not counting the time in which its reports could not be received: it is taken to
+    /// exist no more.
     Gone,
 }
 
@@ -112,7 +115,7 @@ impl Reports {
         } else if self.silent_for() >= policy.silent_after {
             ReportVerdict::Unreachable
         } else {
-            ReportVerdict::None
+            ReportVerdict::Heard
         }
     }
 
@@ -159,8 +162,8 @@ mod tests {
         let kept = Policy { gone_after: None, ..policy.clone() };
         reports.arrived(true);
         for (wait, verdict) in [
-            (0, ReportVerdict::None),
-            (24, ReportVerdict::None),
+            (0, ReportVerdict::Heard),
+            (24, ReportVerdict::Heard),
             (1, ReportVerdict::Unreachable),
             (34, ReportVerdict::Unreachable),
             (1, ReportVerdict::Gone),
@@ -194,12 +197,12 @@ mod tests {
         for _ in 0..10 {
             pass(12).await;
             reports.heartbeat();
-            assert_eq!(reports.verdict(&policy), ReportVerdict::None);
+            assert_eq!(reports.verdict(&policy), ReportVerdict::Heard);
             assert_eq!(reports.spared_until(&policy), Some(Instant::now() + Duration::from_secs(15)));
         }
         reports.asked();
         for (heartbeats, verdict) in
-            [(2, ReportVerdict::None), (2, ReportVerdict::Unreachable), (1, ReportVerdict::Gone)]
+            [(2, ReportVerdict::Heard), (2, ReportVerdict::Unreachable), (1, ReportVerdict::Gone)]
         {
             for _ in 0..heartbeats {
                 pass(12).await;
@@ -211,7 +214,7 @@ mod tests {
             assert_eq!(reports.spared_until(&policy), None);
         }
         reports.arrived(false);
-        assert_eq!((reports.verdict(&policy), reports.spared_until(&policy)), (ReportVerdict::None, None));
+        assert_eq!((reports.verdict(&policy), reports.spared_until(&policy)), (ReportVerdict::Heard, None));
         reports.arrived(true);
         assert!(reports.spared_until(&policy).is_some());
     }

@@ -126,8 +126,8 @@ fn plan_pod(
     Ok(steps)
 }
 
-/// Returns `true` if the VIF annotation of the pod names nothing but ports with the ownership mark of the pod, as our controller writes it.
-/// The annotation may then differ from the `KuryrPort`.
+/// Returns `true` if every port in the VIF annotation of the pod has the ownership mark of the pod: our controller has written the
+/// annotation. It is then kept even if it differs from the `KuryrPort`.
 fn annotation_names_own_ports(state: &ClusterState, pod: &Pod, owner: &Owner) -> bool {
     let is_own = |id: &VifId| {
         let port = state.ports.iter().find(|port| port.id == *id);

@@ -84,7 +84,7 @@ impl Client {
         self.post("faults", &planned, CallStep::Changes("plan a fault")).await
     }
 
-    /// Returns the number of calls that planned faults still wait for. It is 0 when all calls with a fault have arrived.
+    /// Returns the number of planned faults that have not happened yet.
     pub async fn planned_faults(&self) -> Result<usize, DriverError> {
         self.get("faults", "count the planned faults").await
     }

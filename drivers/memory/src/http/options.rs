@@ -34,7 +34,7 @@ pub enum SimulatedOptionsError {
     #[error("`simulated.timeout_ms` is 0")]
     Timeout,
     /// The HTTP client cannot be created.
-    #[error("the HTTP client of the simulated network cannot be made")]
+    #[error("the HTTP client of the simulated cloud cannot be made")]
     Client(#[source] reqwest::Error),
 }
 

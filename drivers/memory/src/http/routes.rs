@@ -63,7 +63,7 @@ async fn inject(State(cloud): Cloud, body: Bytes) -> Result<Json<()>> {
     Ok(Json(()))
 }
 
-/// Handles `GET /faults`: returns the number of calls that planned faults still wait for.
+/// Handles `GET /faults`: returns the number of planned faults that have not happened yet.
 async fn planned_faults(State(cloud): Cloud) -> Json<usize> {
     Json(cloud.faults.planned())
 }

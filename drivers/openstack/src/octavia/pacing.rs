@@ -11,8 +11,8 @@ use crate::poll::{MAX_INTERVAL, Pacing, PollEntry};
 /// The maximum number of creation requests in flight in one project. Octavia locks the quota of the project during each request. Further
 /// requests would only wait for the lock, some of them longer than the timeout of a call.
 const MAX_CREATIONS: usize = 4;
-/// The retry delay of a queued creation is this time multiplied by the number of queued creations in all projects. Together, the queued
-/// creations retry twenty times a second.
+/// The retry delay of a queued creation is this time multiplied by the number of queued creations in all projects, within the limits of
+/// the intervals between polls. So up to 200 queued creations retry at most twenty times a second together.
 const QUEUE_DELAY: Duration = Duration::from_millis(50);
 /// The number of creations in progress or queued with which a bulk creation begins. It ends when fewer than half of this number are left.
 const BULK: usize = 8;

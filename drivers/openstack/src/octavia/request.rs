@@ -46,8 +46,8 @@ pub(super) fn pool(name: &str, spec: &ListenerSpec) -> Value {
     merged(json!({ "name": name, "protocol": spec.at.protocol }), settings)
 }
 
-/// Returns the wanted settings of a listener that differ from the existing ones, as the body of an update. Other settings are not sent,
-/// because older releases do not know all of them.
+/// Returns the wanted settings of a listener that differ from the existing ones, as the fields of an update, which also enables a disabled
+/// listener. Equal settings are not sent, because older Octavia releases do not know all of them.
 pub(super) fn listener_update(existing: &ListenerSettings, wanted: &ListenerSettings) -> Value {
     let changed = |existing: Option<u32>, wanted: Option<u32>| wanted.filter(|_| existing != wanted);
     let cidrs = &wanted.allowed_cidrs;

@@ -118,7 +118,7 @@ async fn the_requests_of_an_attempt_are_logged_with_their_ids_and_without_their_
     log.collect(network.post("make a port", "ports").done()).await.unwrap_err();
     let requests = log.requests();
     assert_eq!((requests.len(), requests[0].status), (1, None));
-    assert!(requests[0].request_id.is_some() && !log.has_changed());
+    assert!(requests[0].request_id.is_some() && !log.changed_something());
 }
 
 #[tokio::test]

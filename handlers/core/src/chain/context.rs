@@ -169,7 +169,8 @@ impl Context<'_> {
         self.update_retry_state(|retry| retry.attachment = Some(details));
     }
 
-    /// Returns what was [attached](Self::attach) to the object since it was last handled successfully.
+    /// Returns the details that an attempt has [attached](Self::attach); `None` if there are none since the object was last handled
+    /// successfully.
     pub fn attachment(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.current.progress().retry.as_ref()?.attachment.clone()
     }

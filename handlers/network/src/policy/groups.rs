@@ -73,8 +73,8 @@ impl GroupStore {
         Self { driver, index, groups, ids, listing }
     }
 
-    /// Reads the cloud's quota of security group rules, if the maximum number of rules of a namespace
-    /// depends on it.
+    /// Reads the cloud's quota of security group rules into the index, unless the configuration sets the maximum number of
+    /// rules of a namespace.
     pub(super) async fn read_rule_quota(&self) -> Result<(), PolicyError> {
         if self.index.needs_rule_quota() {
             let quota = self.driver.rule_quota().await.step("read the quota of security group rules")?;

@@ -132,7 +132,7 @@ impl LeaseWriter {
     /// Gives up the Lease of a node that exists no more, and deletes it if nobody has taken it since.
     pub(in crate::vnode) async fn retire(&self, name: &str, seen: SeenLease) {
         if let Some(seen) = self.give_up(name, None, seen).await {
-            // Its owner is gone, so the cluster deletes it if this fails.
+            // If this fails, a replica deletes it later, as the Lease of an unknown node.
             self.delete(name, seen.version).await;
         }
     }
@@ -146,9 +146,9 @@ impl LeaseWriter {
         let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
     }
 
-    /// Returns the Lease `name` for `holder`, renewed now. Its owner is `node`, so that both are deleted together. With `seen`, a write of
-    /// the Lease fails if it has changed since that state; without, it fails if the Lease exists. A `resourceVersion` alone would not do:
-    /// the API server ignores it where the Lease does not exist, and creates it.
+    /// Returns the Lease `name` for `holder`, renewed now; an empty `holder` gives it up. A `node` becomes its owner, so that both are
+    /// deleted together. With `seen`, the Lease has the UID and the `resourceVersion` of that state, so that a PUT fails if it has changed
+    /// or was deleted. (With the `resourceVersion` alone, the API server would create a deleted Lease again.)
     fn lease(&self, name: &str, node: Option<&Node>, seen: Option<&SeenLease>, holder: &str) -> Lease {
         let mut labels = self.labels.clone();
         if !holder.is_empty() && !is_of_replica(name) {
