@@ -101,9 +101,9 @@ impl VnodeSource {
                 return lock(&self.bases).get(&node).is_some();
             }
             TunnelEvent::BaselineQuery(query) => {
-                let containers = self.baselines.baseline(id, &query.request);
+                let tunnel = &self.tunnels[tunnel].tunnel;
+                let containers = self.baselines.baseline(id, tunnel.key(), &self.cluster, &query.request);
                 if let Some(containers) = containers {
-                    let tunnel = &self.tunnels[tunnel].tunnel;
                     let image = |container: &Container| {
                         let key = tunnel.get_container_unique_key(&PodKey::All, container);
                         (key, container.image.clone().unwrap_or_default())

@@ -81,7 +81,7 @@ mod tests {
             ..QueryBaselineRequest::default()
         };
         let ask = || {
-            let containers = index.baseline(&"b-1".parse().unwrap(), &request)?;
+            let containers = index.baseline(&"b-1".parse().unwrap(), "http", "east", &request)?;
             Some(containers.into_iter().map(|container| container.name).collect::<Vec<_>>())
         };
         feed.added(deployment("cart", 1, &["a"], 1)).await.unwrap();

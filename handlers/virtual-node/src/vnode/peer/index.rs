@@ -69,17 +69,20 @@ impl PeerIndex {
         self.complete.store(true, Ordering::Release);
     }
 
-    /// Returns the baseline of `base`: the containers with which it is to start; `None` while that is not known yet, and the base then asks
-    /// again. An empty list means that it starts without modules.
+    /// Returns the baseline of `base`, which asks through the tunnel with the key `tunnel` and belongs to the installation `cluster`: the
+    /// containers with which it is to start; `None` while that is not known yet, and the base then asks again. An empty list means that it
+    /// starts without modules.
     pub(in crate::vnode) fn baseline(
         &self,
         base: &NodeId,
+        tunnel: &str,
+        cluster: &str,
         request: &QueryBaselineRequest,
     ) -> Option<Vec<Container>> {
         if !self.complete.load(Ordering::Acquire) {
             return None;
         }
-        let node = BaseNode::asking(base, &self.environment, request);
+        let node = BaseNode::asking(base, tunnel, cluster, &self.environment, request);
         let peers = lock(&self.state);
         Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
     }

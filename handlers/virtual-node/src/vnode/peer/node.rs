@@ -1,13 +1,17 @@
 //! A base as the scheduler sees it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use staffetta_driver::tunnel::{
     NetworkInfo, NodeActivation, NodeDescription, NodeId, NodeMetadata, QueryBaselineRequest,
 };
 
-use crate::node::NodeMarks;
+use crate::node::{MachineView, NodeMarks, NodeObject, NodeOwner, created};
+use crate::reach::Reachability;
+use crate::vnode::HANDLER;
 use crate::vnode::describe::NodeTemplate;
 use crate::vnode::marks::{COMPONENT, COMPONENT_NODE, ENVIRONMENT};
 
@@ -29,19 +33,25 @@ pub(crate) struct BaseNode {
 impl BaseNode {
     /// Returns the base behind a node; `None` for a node that is no base of this environment, or is being deleted.
     pub(crate) fn of(node: &Node, environment: &str) -> Option<Self> {
-        let labels = node.metadata.labels.clone().unwrap_or_default();
-        let is = |key: &str, value: &str| labels.get(key).is_some_and(|found| found == value);
+        let labels = node.metadata.labels.as_ref();
+        let is =
+            |key: &str, value: &str| labels.and_then(|of| of.get(key)).is_some_and(|found| found == value);
         let ends = node.metadata.deletion_timestamp.is_some();
         if ends || !is(COMPONENT, COMPONENT_NODE) || !is(ENVIRONMENT, environment) {
             return None;
         }
-        let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-        let name = node.metadata.name.clone().unwrap_or_default();
-        Some(Self { name, labels, taints: taints.into_iter().filter(repels).collect() })
+        Some(Self::seen(node))
     }
 
-    /// Returns the properties that the node of a base will have, from the baseline query that the base sends before the node exists.
-    pub(crate) fn asking(id: &NodeId, environment: &str, request: &QueryBaselineRequest) -> Self {
+    /// Returns the properties that the node of a base of this installation (`cluster`) will have, from the baseline query that the base
+    /// sends before the node exists. `tunnel` is the key of the tunnel through which it asks.
+    pub(crate) fn asking(
+        id: &NodeId,
+        tunnel: &str,
+        cluster: &str,
+        environment: &str,
+        request: &QueryBaselineRequest,
+    ) -> Self {
         let QueryBaselineRequest { name, version, custom_labels, custom_taints } = request.clone();
         let metadata = NodeMetadata { name, version, status: NodeActivation::Activated };
         let network_info = NetworkInfo::default();
@@ -49,11 +59,24 @@ impl BaseNode {
         let description = NodeDescription { metadata, network_info, custom_labels, tunnel_data };
         let reported = NodeMarks { taints: custom_taints, ..NodeMarks::default() };
         let template = NodeTemplate { environment: environment.to_owned(), max_pods: 1 };
-        let spec = template.spec(id, "", &description, &reported);
+        let machine = MachineView {
+            spec: Arc::new(template.spec(id, tunnel, &description, &reported)),
+            reach: Reachability::Untried,
+            object: NodeObject::Coming,
+            health: None,
+            kubelet: None,
+        };
+        let owner = NodeOwner { handler: HANDLER, cluster, predecessor: None };
+        Self::seen(&created(&machine, owner, Timestamp::UNIX_EPOCH))
+    }
+
+    /// Returns the properties of a Node object by which Kubernetes chooses nodes for pods.
+    fn seen(node: &Node) -> Self {
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
         Self {
-            name: spec.name,
-            labels: spec.labels,
-            taints: spec.taints.into_iter().filter(repels).collect(),
+            name: node.metadata.name.clone().unwrap_or_default(),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            taints: taints.into_iter().filter(repels).collect(),
         }
     }
 }
@@ -68,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::vnode::marks::BASE_NAME;
+    use crate::vnode::marks::{BASE_NAME, TUNNEL};
 
     #[test]
     fn only_bases_of_the_environment_count_and_conditions_do_not() {
@@ -88,7 +111,7 @@ mod tests {
         assert!(BaseNode::of(&node("other", "dev"), "dev").is_none());
         let mut ending = node("vnode", "dev");
         ending.metadata.deletion_timestamp =
-            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
         assert!(BaseNode::of(&ending, "dev").is_none());
     }
 
@@ -100,9 +123,19 @@ mod tests {
             custom_labels: [("zone".to_owned(), "a".to_owned())].into(),
             ..QueryBaselineRequest::default()
         };
-        let base = BaseNode::asking(&"b-1".parse().unwrap(), "dev", &request);
+        let base = BaseNode::asking(&"b-1".parse().unwrap(), "http", "east", "dev", &request);
         assert_eq!(base.name, "vnode.b-1.dev");
         assert_eq!((base.labels["zone"].as_str(), base.labels[BASE_NAME].as_str()), ("a", "shop"));
         assert_eq!((base.labels[COMPONENT].as_str(), base.taints.len()), ("vnode", 2));
+        for (key, value) in [
+            ("kubernetes.io/os", "linux"),
+            ("kubernetes.io/hostname", "vnode.b-1.dev"),
+            ("type", "virtual-kubelet"),
+            ("staffetta.dev/cluster", "east"),
+            ("staffetta.dev/handler", "vnode"),
+            (TUNNEL, "http"),
+        ] {
+            assert_eq!(base.labels.get(key).map(String::as_str), Some(value), "{key}");
+        }
     }
 }
