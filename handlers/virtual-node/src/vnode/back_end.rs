@@ -103,7 +103,9 @@ impl BaseBackEnd {
         let differs = || baseline().is_some_and(|loaded| loaded != image);
         let changed = match status_of(pod, container) {
             Some(status) => {
-                (!status.image.is_empty() && status.image != image) || (!has_run(status) && differs())
+                (!status.image.is_empty() && status.image != image)
+                    || waits_for_module(status)
+                    || (!has_run(status) && differs())
             }
             None => differs(),
         };
@@ -215,6 +217,12 @@ fn has_run(status: &ContainerStatus) -> bool {
     states.any(|state| state.running.is_some() || state.terminated.is_some())
 }
 
+/// Returns `true` if the base had the module of the container with another image when this status was written.
+fn waits_for_module(status: &ContainerStatus) -> bool {
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some(IMAGE_CONFLICT))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -281,6 +289,24 @@ mod tests {
         tokio::time::advance(LIMIT).await;
         back_end.base.report(Vec::new());
         assert_eq!(*lock(&ended), ["cart failure"]);
+    }
+
+    #[tokio::test]
+    async fn a_module_that_a_pod_waited_for_is_replaced_although_no_process_knows_its_image() {
+        let World { back_end, .. } = world();
+        let shown = json!([{ "key": "cart", "name": "cart", "podKey": "all", "state": "ACTIVATED",
+            "changeTime": "2026-11-24T08:00:00Z" }]);
+        back_end.base.report(serde_json::from_value(shown).unwrap());
+        let mut request = request(&["cart"]);
+        let pod = Arc::make_mut(&mut request.pod);
+        pod.spec.as_mut().unwrap().containers[0].image = Some("b".to_owned());
+        let waiting = json!({ "containerStatuses": [{ "name": "cart", "image": "b", "imageID": "b", "ready": false,
+            "restartCount": 0, "state": { "waiting": { "reason": IMAGE_CONFLICT } } }] });
+        pod.status = Some(serde_json::from_value(waiting).unwrap());
+        back_end.apply(&request).await.unwrap();
+        let stopped =
+            lock(&back_end.base.containers).under_way().map(|(_, action)| action).collect::<Vec<_>>();
+        assert_eq!(stopped, [ContainerAction::Stop]);
     }
 
     #[tokio::test]

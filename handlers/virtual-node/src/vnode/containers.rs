@@ -132,6 +132,8 @@ impl BaseContainers {
             ContainerState::Activated => {
                 let other = container.image.as_ref().map_or(changed, |known| known != image);
                 if other {
+                    // An image that is not known stays another one, whatever the status of the pod shows then.
+                    container.image.get_or_insert_default();
                     return container.attempt(ContainerAction::Stop, now);
                 }
                 container.image = Some(image.to_owned());

@@ -175,6 +175,7 @@ fn a_changed_image_is_stopped_and_then_started() {
     assert_eq!(containers.start(&key(), "b", true, now), ContainerStep::Done, "the status is late");
     let mut found = base(&[("cart:1", "ACTIVATED")], now);
     assert_eq!(found.start(&key(), "b", true, now), ContainerStep::Send(Stop), "changed while nobody looked");
+    assert_eq!(found.start(&key(), "b", false, now), ContainerStep::Send(Stop), "it was not stopped yet");
 }
 
 #[test]
