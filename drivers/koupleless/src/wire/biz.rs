@@ -68,7 +68,8 @@ pub(crate) fn statuses(modules: Vec<BizInfo>, now: Timestamp) -> Vec<ContainerSt
 }
 
 /// Converts a module that a base reports; `None` for the base itself and for a name or version that no pod can have. Without a record of a
-/// state change, the time of the change is `now`. An unknown state is kept as [`ContainerState::Unresolved`], with its first 64 characters.
+/// state change, the time of the change is `now`. An unknown state becomes [`ContainerState::Deactivated`], with its first 64 characters in the
+/// message: such a module is neither loaded nor unloaded while its pod exists.
 fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
     let base = info.main_class.as_deref() == Some(BASE_MAIN_CLASS);
     if base || !module::is_name(&info.biz_name) || !module::is_name(&info.biz_version) {
@@ -76,15 +77,15 @@ fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
     }
     let records = info.biz_state_records.into_iter().flatten().chain(info.latest_state_record);
     let latest = records.max_by_key(StateRecord::time).unwrap_or_default();
-    let (state, said) = match ContainerState::parse(&info.biz_state) {
-        Some(state) => (state, latest.message.as_deref().map(message)),
-        None => (
-            ContainerState::Unresolved,
-            Some(format!(
-                "unknown state {:?}",
-                message(&info.biz_state).chars().take(64).collect::<String>()
-            )),
-        ),
+    let (state, reason, message) = if let Some(state) = ContainerState::parse(&info.biz_state) {
+        (state, latest.reason.as_deref().map(reason), latest.message.as_deref().map(message))
+    } else {
+        let unknown: String = message(&info.biz_state).chars().take(64).collect();
+        (
+            ContainerState::Deactivated,
+            Some("UnknownState".to_owned()),
+            Some(format!("unknown state {unknown:?}")),
+        )
     };
     Some(ContainerStatusData {
         key: module::key(&info.biz_name, &info.biz_version),
@@ -92,8 +93,8 @@ fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
         pod_key: PodKey::All,
         state,
         change_time: Time(latest.time().unwrap_or(now)),
-        reason: latest.reason.as_deref().map(reason).unwrap_or_default(),
-        message: said.unwrap_or_default(),
+        reason: reason.unwrap_or_default(),
+        message: message.unwrap_or_default(),
     })
 }
 
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_container_can_be_is_left_out_and_an_unknown_state_is_no_running_one() {
+    fn what_no_container_can_be_is_left_out_and_a_module_in_an_unknown_state_is_left_alone() {
         let module =
             |name: &str, state: &str| json!({ "bizName": name, "bizVersion": "1", "bizState": state });
         let base =
@@ -143,8 +144,8 @@ mod tests {
             read(json!([module("a:b", "ACTIVATED"), module("", "ACTIVATED"), base, module("odd", "asleep")]));
         assert_eq!(statuses.len(), 1);
         assert_eq!(
-            (statuses[0].state, statuses[0].message.as_str()),
-            (ContainerState::Unresolved, "unknown state \"asleep\"")
+            (statuses[0].state, statuses[0].reason.as_str(), statuses[0].message.as_str()),
+            (ContainerState::Deactivated, "UnknownState", "unknown state \"asleep\"")
         );
     }
 
