@@ -28,14 +28,15 @@ pub(super) async fn respond(
     request: Request<Incoming>,
 ) -> Response<String> {
     let (head, body) = request.into_parts();
+    let count = |_: &ReportRejection| {
+        shared.rejected.fetch_add(1, Ordering::Relaxed);
+    };
     let answered = match head.uri.path() {
         "/heartbeat" | "/queryBaseline" if head.method != Method::POST => {
             Err(ReportRejection(StatusCode::METHOD_NOT_ALLOWED, "use POST".to_owned()))
         }
-        "/heartbeat" => heartbeat(shared, sender, peer, body).await.inspect_err(|_| {
-            shared.rejected.fetch_add(1, Ordering::Relaxed);
-        }),
-        "/queryBaseline" => query_baseline(shared, sender, peer, body).await,
+        "/heartbeat" => heartbeat(shared, sender, peer, body).await.inspect_err(count),
+        "/queryBaseline" => query_baseline(shared, sender, peer, body).await.inspect_err(count),
         _ => Err(ReportRejection(StatusCode::NOT_FOUND, String::new())),
     };
     answered.unwrap_or_else(ReportRejection::into_response)
@@ -61,7 +62,7 @@ async fn heartbeat(
     {
         // Both at once: the address may be replaced by that in the Node object.
         let mut bases = shared.bases();
-        bases.record(&id, address, Instant::now())?;
+        bases.record(&id, address, peer, Instant::now())?;
         sender.node_discovered(&id, node)?;
     }
     debug!(base = %id, %address, ends, "a base reports");
@@ -133,7 +134,9 @@ impl From<AddressClaimError> for ReportRejection {
     fn from(error: AddressClaimError) -> Self {
         let status = match error {
             AddressClaimError::Taken => StatusCode::CONFLICT,
-            AddressClaimError::TooMany(_) => StatusCode::SERVICE_UNAVAILABLE,
+            AddressClaimError::TooMany(_) | AddressClaimError::TooManyUnanswered(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         };
         Self(status, error.to_string())
     }

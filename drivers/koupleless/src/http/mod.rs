@@ -50,7 +50,7 @@ struct TunnelState {
     bases: Mutex<Bases>,
     operations: Operations,
     running: Mutex<Option<Running>>,
-    /// The number of heartbeats that were rejected.
+    /// The number of heartbeats and baseline queries that were rejected.
     rejected: AtomicU64,
 }
 

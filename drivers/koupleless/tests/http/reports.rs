@@ -164,7 +164,8 @@ async fn a_malformed_or_oversized_report_is_rejected_with_its_place() {
     let address = world.tunnel.address().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     assert_eq!(client.get(format!("http://{address}/heartbeat")).send().await.unwrap().status(), 405);
-    assert_eq!(world.tunnel.dropped_reports(), 5);
+    assert_eq!(world.post_from("127.0.0.1", "queryBaseline", "{".to_owned()).await.0, 400);
+    assert_eq!(world.tunnel.dropped_reports(), 6);
     drop(world.running);
     assert!(world.receiver.recv().await.is_none());
 }
