@@ -20,6 +20,9 @@ mod failure;
 /// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
 const STALE_REPORT_WINDOW: Duration = Duration::from_secs(5);
 
+/// The time for which a container must run until its failures are forgotten: that of kubelets.
+const STEADY: Duration = Duration::from_secs(600);
+
 /// The containers on one base, by key.
 #[derive(Debug)]
 pub(super) struct BaseContainers {
@@ -41,7 +44,7 @@ struct BaseContainer {
     image: Option<String>,
     /// The operation in progress.
     operation: Option<PendingOperation>,
-    /// The last failed operation, until the container is started.
+    /// The last failure, until the container has run for [`STEADY`].
     failure: Option<OperationFailure>,
     /// The time until which reports that contradict the last answer are ignored.
     ignored_until: Option<Instant>,
@@ -137,7 +140,7 @@ impl BaseContainers {
                     return container.attempt(ContainerAction::Stop, now);
                 }
                 container.image = Some(image.to_owned());
-                container.failure = None;
+                container.forget_failure(ContainerAction::Stop);
                 ContainerStep::Done
             }
             ContainerState::Unresolved | ContainerState::Resolved if now < shown.since + limit => {
@@ -167,6 +170,7 @@ impl BaseContainers {
         }
         match &container.shown {
             Some(shown) if shown.state != ContainerState::Stopped => {
+                container.forget_failure(ContainerAction::Start);
                 container.attempt(ContainerAction::Stop, now)
             }
             _ => {
@@ -245,7 +249,7 @@ impl BaseContainers {
             let operation = container.operation.take_if(|operation| operation.deadline <= now);
             if let Some(mut operation) = operation {
                 operation.end(OperationOutcome::Failure);
-                container.fail("OperationTimedOut", &message, operation.requests, now);
+                container.fail(&operation, "OperationTimedOut", &message, now);
             }
         }
     }
@@ -270,7 +274,7 @@ impl BaseContainers {
         if answer.result == OperationResponseResult::Fail {
             operation.end(OperationOutcome::Failure);
             container.ignored_until = None;
-            container.fail(&answer.reason, &answer.message, operation.requests, now);
+            container.fail(&operation, &answer.reason, &answer.message, now);
             return true;
         }
         operation.end(OperationOutcome::Success);
@@ -284,7 +288,7 @@ impl BaseContainers {
                     message: String::new(),
                     since: now,
                 });
-                (container.image, container.failure) = (Some(operation.image), None);
+                container.image = Some(operation.image);
             }
             ContainerAction::Stop => {
                 (container.shown, container.image) = (None, None);
@@ -366,9 +370,15 @@ impl BaseContainer {
     }
 
     /// Records a failure of an operation. The next attempt follows after a back-off.
-    fn fail(&mut self, reason: &str, message: &str, requests: Arc<RequestLog>, now: Instant) {
+    fn fail(&mut self, operation: &PendingOperation, reason: &str, message: &str, now: Instant) {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        self.failure = Some(OperationFailure::new(count, reason, message, requests, now));
+        let requests = Arc::clone(&operation.requests);
+        self.failure = Some(OperationFailure::new(operation.action, count, (reason, message), requests, now));
+    }
+
+    /// Forgets the last failure if it is one of `action`.
+    fn forget_failure(&mut self, action: ContainerAction) {
+        self.failure.take_if(|failure| failure.action == action);
     }
 
     /// Records the status of this container in a report; `None` if the report does not contain the container. The operation in progress
@@ -393,19 +403,30 @@ impl BaseContainer {
             return;
         }
         self.ignored_until = None;
-        let state = state(&shown);
+        let (ran, state) = (state(&self.shown) == Some(ContainerState::Activated), state(&shown));
         let done = self.operation.take_if(|operation| match operation.action {
             ContainerAction::Start => state == Some(ContainerState::Activated),
             ContainerAction::Stop => state.is_none(),
         });
+        self.shown = shown;
+        let idle = done.is_none() && self.operation.is_none();
+        match (state, &self.shown) {
+            (Some(ContainerState::Activated), Some(shown)) if now >= shown.since + STEADY => {
+                self.forget_failure(ContainerAction::Start);
+            }
+            // Without an image, no pod has the container, and nobody starts it again.
+            (None | Some(ContainerState::Broken), shown) if ran && idle && self.image.is_some() => {
+                self.failure = Some(OperationFailure::lost(self.failure.as_ref(), shown.as_ref(), now));
+            }
+            _ => {}
+        }
         if state.is_none() {
             self.image = None;
         }
-        self.shown = shown;
         if let Some(mut operation) = done {
             operation.end(OperationOutcome::Observed);
             if operation.action == ContainerAction::Start {
-                (self.image, self.failure) = (Some(operation.image), None);
+                self.image = Some(operation.image);
             }
         }
     }
