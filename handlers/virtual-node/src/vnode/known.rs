@@ -40,6 +40,11 @@ impl KnownBase {
         self.introduced.is_some_and(|at| now.saturating_duration_since(at) < alive)
     }
 
+    /// Returns `true` if this process looks after the base, and the base has not answered yet. It has no node that could move.
+    fn is_awaited(&self) -> bool {
+        self.base.as_ref().is_some_and(|base| base.is_awaited())
+    }
+
     /// Returns `true` while a write that takes the Lease is in progress.
     fn is_being_taken(&self) -> bool {
         self.election.is_writing() && self.election.until().is_none()
@@ -177,7 +182,7 @@ impl KnownBases {
             }
             known.wanted = known.is_alive(self.alive, now) || exists(node);
         }
-        let share = self.share(boot);
+        let share = self.share(|_| true, boot);
         let held = self.count();
         let mut due = Vec::new();
         if held == 0 && ready {
@@ -209,12 +214,14 @@ impl KnownBases {
         movable: impl Fn(&str) -> bool,
         now: BootTime,
     ) -> Vec<(Arc<Base>, LeaseWrite)> {
-        let share = self.share(now);
+        // Anybody may report bases, and nodes of others are not to move for those that do not answer.
+        let counts = |known: &KnownBase| !known.is_awaited();
+        let share = self.share(counts, now);
         let most = share.moved_in_a_period();
         let is_free = |known: &&KnownBase| known.wanted && known.election.holder(now).is_none();
         let free = self.by_node.values().filter(is_free).count();
         // The share is one of the wanted nodes. One that ends is given up anyway.
-        let held = |known: &&KnownBase| known.wanted && known.election.until().is_some();
+        let held = |known: &&KnownBase| known.wanted && counts(known) && known.election.until().is_some();
         let held = self.by_node.values().filter(held).count();
         let surplus = share.surplus(held).min(most.saturating_sub(free));
         let pace = self.timing.renewal / u32::try_from(most).unwrap_or(u32::MAX);
@@ -241,13 +248,14 @@ impl KnownBases {
         self.by_node.values().filter(|known| known.election.until().is_some()).count()
     }
 
-    /// Returns the number of nodes that each replica that is alive is to hold.
-    fn share(&self, now: BootTime) -> FairShare {
+    /// Returns the number of nodes that each replica that is alive is to hold, of the wanted nodes for which `counts` is true.
+    fn share(&self, counts: impl Fn(&KnownBase) -> bool, now: BootTime) -> FairShare {
         let others = self.by_node.values().filter(|known| known.election.until().is_none());
         let holders = others.filter_map(|known| known.election.holder(now));
         let replicas: HashSet<_> =
             holders.chain(self.replicas.alive(now)).chain([self.replica.as_str()]).collect();
-        FairShare::new(self.by_node.values().filter(|known| known.wanted).count(), replicas.len())
+        let nodes = self.by_node.values().filter(|known| known.wanted && counts(known)).count();
+        FairShare::new(nodes, replicas.len())
     }
 
     /// Records the result of a write to a Lease.

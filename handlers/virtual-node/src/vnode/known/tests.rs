@@ -299,6 +299,37 @@ fn the_only_replica_gives_no_node_up_when_another_base_ends() {
     assert!(bases.surplus(|_| true, at(107)).is_empty());
 }
 
+#[tokio::test]
+async fn bases_that_have_not_answered_move_no_node_to_another_replica() {
+    let (mut bases, now) = (known(), Instant::now());
+    for number in 0..30 {
+        bases.introduced(names(&format!("b{number}")), 0, &described("ACTIVATED"), now);
+    }
+    // Ten bases each: of another replica, with a node here, and without an answer.
+    let is_among =
+        |node: &str, from: usize| (from..from + 10).any(|number| *names(&format!("b{number}")).1 == *node);
+    let lease = |node: &str| is_among(node, 0).then(|| SeenLease::held(1, "theirs"));
+    for boot in [at(100), at(106)] {
+        for (node, _) in bases.due(lease, |_| false, false, (boot, now)) {
+            bases.written(&node, &WriteResult::Written(SeenLease::held(1, "ours")), boot);
+        }
+    }
+    for change in bases.held_changes(at(106)) {
+        let HeldChange::Begins(node) = change else { continue };
+        let known = bases.get_mut(&node).unwrap();
+        let base = base(known);
+        if is_among(&node, 20) {
+            base.await_answer();
+        }
+        known.base = Some(base);
+    }
+    assert_eq!(bases.all_held().count(), 20);
+    let movable = |node: &str| is_among(node, 10);
+    assert!(bases.surplus(movable, at(106)).is_empty());
+    assert_eq!(bases.all_held().filter(|base| base.has_answered()).count(), 10);
+    assert_eq!(bases.surplus(movable, at(106)).len(), 1);
+}
+
 #[test]
 fn replicas_that_join_get_their_shares_a_few_nodes_in_each_period() {
     let mut cluster = Cluster::new();
