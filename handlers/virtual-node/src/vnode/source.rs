@@ -205,7 +205,7 @@ impl VnodeSource {
         for name in unknown {
             let Some((id, node)) = self.template.base(&name).zip(nodes.pods.node(&name)) else { continue };
             let (key, profile) = profile_of(&node);
-            let tunnel = self.tunnels.iter().position(|tunnel| tunnel.tunnel.key() == key);
+            let tunnel = self.tunnel(&key);
             if tunnel.is_none() {
                 warn!(
                     node = name,
@@ -215,6 +215,11 @@ impl VnodeSource {
             }
             lock(&self.bases).add((id, name.into()), tunnel, profile);
         }
+    }
+
+    /// Returns the index of the tunnel with this key; `None` if it is not configured.
+    fn tunnel(&self, key: &str) -> Option<usize> {
+        self.tunnels.iter().position(|tunnel| tunnel.tunnel.key() == key)
     }
 
     /// Starts looking after the bases whose Lease was taken, and stops looking after those whose Lease was lost.
@@ -233,8 +238,8 @@ impl VnodeSource {
     }
 
     /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. The
-    /// profile of a base that has a Node object is read from there: it was written from answers of the base, while anybody may have
-    /// reported to this replica in the name of the base.
+    /// profile and the tunnel of a base that has a Node object are read from there: it was written from answers of the base, while anybody
+    /// may have reported to this replica in the name of the base. A tunnel that is not configured any more does not count.
     async fn start_managing(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
             let mut bases = lock(&self.bases);
@@ -243,6 +248,7 @@ impl VnodeSource {
             let mut tunnel_key = String::new();
             if let Some(object) = nodes.pods.node(node) {
                 (tunnel_key, known.profile) = profile_of(&object);
+                known.tunnel = self.tunnel(&tunnel_key).or(known.tunnel);
             }
             let unconfigured = || NamedTunnel {
                 name: "unconfigured".into(),

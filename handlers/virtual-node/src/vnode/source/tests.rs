@@ -2,6 +2,7 @@
 
 use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -172,4 +173,26 @@ async fn a_base_gets_its_node_by_an_answer_and_not_by_reports_alone() {
     tokio::time::advance(Duration::from_secs(3600)).await;
     source.give_up_removed(&nodes, &mut requests).await;
     assert!(lock(&source.bases).get(&node).is_none(), "it does not introduce itself any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_base_is_taken_over_with_the_tunnel_of_its_node_whoever_reported_through_another_one() {
+    let (mut source, nodes) = source(client("").0, &[]).await;
+    let other = Arc::new(UnconfiguredTunnel("other".to_owned()));
+    source.tunnels.insert(0, NamedTunnel { name: "other".into(), tunnel: other });
+    for (id, label, tunnel) in
+        [("one", Some("none"), "none"), ("two", Some("gone"), "other"), ("new", None, "other")]
+    {
+        let names = source.names(&id.parse().unwrap());
+        let node = Arc::clone(&names.1);
+        if let Some(label) = label {
+            let labels = json!({ "type": "virtual-kubelet", "base.koupleless.io/tunnel": label });
+            let object = json!({ "metadata": { "name": *node, "uid": *node, "labels": labels } });
+            let object: Arc<Node> = Arc::new(serde_json::from_value(object).unwrap());
+            Index::<Node>::apply(&*nodes.pods, &Event::Added(object));
+        }
+        assert!(lock(&source.bases).introduced(names, 0, &described("ACTIVATED"), Instant::now()));
+        source.start_managing(&node, &nodes).await;
+        assert_eq!(&*lock(&source.bases).held(&node).unwrap().tunnel.name, tunnel, "{id}");
+    }
 }
