@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
+use crate::id::Owner;
 use crate::id::{
     LoadBalancerId, NetworkId, PortId, ProjectId, PublicIpId, SecurityGroupId, SubnetId, Uid, VifId,
 };
-use crate::owner::Owner;
 
 /// The ownership mark of a resource that a migration may adopt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

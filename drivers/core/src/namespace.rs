@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
 use crate::id::{NetworkId, ProjectId, SubnetId, Uid};
-use crate::owner::{Owned, Owner};
+use crate::id::{Owned, Owner};
 
 /// Chooses the cloud project of the resources that belong to a namespace as a whole, such as its network.
 ///

@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::Service;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
+use crate::id::{Owned, Owner};
 use crate::id::{PortId, ProjectId, PublicIpId, SecurityGroupId, SubnetId};
 use crate::namespace::NamespaceObserver;
-use crate::owner::{Owned, Owner};
 
 /// Chooses the cloud project of the load balancer of a service.
 ///

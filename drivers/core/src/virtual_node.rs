@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
+use crate::id::Owner;
 use crate::milliseconds;
-use crate::owner::Owner;
 
 /// A pod that a virtual node is to run, with the values of its environment variables.
 #[derive(Clone, Debug)]

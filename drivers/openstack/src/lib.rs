@@ -10,7 +10,7 @@
 //! | `http`, `error`, `text` | requests, responses and their errors |
 //! | `identity` | the token: login, renewal, catalogue |
 //! | `cloud`, `service_kind` | the client: calls, pages, concurrency, capabilities |
-//! | `defaults`, `annotation_project`, `namespaces`, `subnets` | the drivers of projects, subnets and security groups |
+//! | `placement`, `projects` | the drivers of projects, subnets and security groups |
 //! | `namespace_network` | the driver of namespace networks |
 //! | `mark` | ownership marks of resources |
 //! | `octavia`, `floating_ip` | load balancers and public addresses of services |
@@ -20,10 +20,8 @@
 
 mod access;
 mod adoption;
-mod annotation_project;
 mod cached;
 mod cloud;
-mod defaults;
 mod error;
 mod floating_ip;
 mod http;
@@ -31,13 +29,12 @@ mod identity;
 mod lock;
 mod mark;
 mod namespace_network;
-mod namespaces;
 mod neutron;
 mod octavia;
+mod placement;
 mod poll;
 mod projects;
 mod service_kind;
-mod subnets;
 mod text;
 
 pub use access::{
@@ -45,20 +42,18 @@ pub use access::{
     EndpointOverrides, Environment, IdOrName, NeutronOptions, Secret, TlsOptions,
 };
 pub use adoption::OpenStackAdoption;
-pub use annotation_project::AnnotationProject;
 pub use cloud::{ApiCall, Cloud, Quota, Service};
-pub use defaults::{
-    DefaultProject, DefaultSecurityGroups, DefaultServiceSubnets, NamespaceSubnetOptions, NeutronDefaults,
-};
 pub use error::{OpenStackError, Rejection};
 pub use floating_ip::NeutronFloatingIps;
 pub use http::CloudError;
 pub use namespace_network::NamespaceNetworks;
-pub use namespaces::{Namespaces, PROJECT};
 pub use neutron::{
     MarkedPorts, NestedMacvlanDriver, NestedVlanDriver, NeutronSecurityGroups, NeutronVifDriver,
     PodVifNestedOptions, PortOptions,
 };
 pub use octavia::{LbaasV2Driver, MemberMode, MemberSubnets, OctaviaDefaults};
+pub use placement::{
+    AnnotationProject, DefaultPodSubnets, DefaultProject, DefaultSecurityGroups, DefaultServiceSubnets,
+    NamespacePodSubnets, NamespaceSubnetOptions, Namespaces, NeutronDefaults, PROJECT, Subnets,
+};
 pub use projects::Projects;
-pub use subnets::{DefaultPodSubnets, NamespacePodSubnets, Subnets};

@@ -13,10 +13,9 @@
 //! triggers and events -- handler chain, one queue per node and per pod --> reconcile the node or the pod
 //! ```
 //!
-//! A reader task only reads its machine, and triggers a reconciliation of each node or pod whose state on the machine
-//! changed. Pure functions (`pod::decide`, `pod::status`, `node::object`) decide each write to Kubernetes and each step
-//! on the machine. They start from the newest objects and the last read of the machine each time, so the result does
-//! not depend on the number or the order of triggers.
+//! A reader task only reads its machine, and triggers a reconciliation of each node or pod whose state on the machine changed. Pure
+//! functions (`pod::decide`, `pod::status`, `node::object`) decide each write to Kubernetes and each step on the machine, each time
+//! from the newest objects and the last read of the machine. So the result does not depend on the number or the order of triggers.
 //!
 //! | module | content |
 //! |---|---|

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::device::{DeviceInfo, DeviceResources};
 use super::hosted::{HostedPod, HostedPods};
 use crate::error::{DriverError, Reason};
-use crate::owner::Owner;
+use crate::id::Owner;
 use crate::virtual_node::{PodProgress, PodRequest, PodUsage};
 
 /// Runs pods on one device.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::owner::Owner;
+use crate::id::Owner;
 
 /// The pods on a device, sorted by UID. The containers of a pod are in the order of its specification if the device knows that
 /// order.

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 
 use crate::error::DriverError;
 use crate::id::LoadBalancerId;
+use crate::id::{Owned, Owner};
 use crate::load_balancer::{
     ListenerChange, LoadBalancer, LoadBalancerProgress, LoadBalancerSpec, NormalizedSpec,
 };
 use crate::namespace::NamespaceObserver;
-use crate::owner::{Owned, Owner};
 
 /// Creates, changes, lists and releases the load balancers of services in one cloud.
 ///

@@ -2,9 +2,9 @@
 
 use ipnet::IpNet;
 
+use crate::id::Owner;
 use crate::id::{GroupName, SecurityGroupId, SecurityRuleId, VifId};
 use crate::load_balancer::Protocol;
-use crate::owner::Owner;
 
 /// A security group that carries this cluster's ownership mark, in its current state in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]

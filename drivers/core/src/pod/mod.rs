@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
+use crate::id::{Owned, Owner};
 use crate::id::{ProjectId, SecurityGroupId, VifId};
 use crate::milliseconds;
-use crate::network::Subnet;
-use crate::owner::{Owned, Owner};
+use crate::vif::Subnet;
 use crate::vif::Vif;
 
 pub use self::lifecycle::PodLifecycle;

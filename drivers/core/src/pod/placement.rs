@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::error::{DriverError, Reason};
 use crate::id::{ProjectId, SecurityGroupId, SubnetId};
 use crate::namespace::NamespaceObserver;
-use crate::network::Subnet;
 use crate::network_policy::NetworkPolicyObserver;
+use crate::vif::Subnet;
 
 /// Chooses the cloud project of a pod.
 ///

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
+use crate::id::Owned;
 use crate::id::{NetworkId, ProjectId, SecurityGroupId, SubnetId, VifId};
-use crate::network::Subnet;
-use crate::owner::Owned;
 use crate::pod::VifRequest;
+use crate::vif::Subnet;
 use crate::vif::Vif;
 
 /// The properties by which pooled VIFs are divided into pools: node, project, network and subnets. VIFs with the same key are

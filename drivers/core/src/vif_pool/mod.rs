@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::DriverError;
 use crate::id::{NetworkId, SecurityGroupId, VifId};
-use crate::owner::{Owned, Owner};
+use crate::id::{Owned, Owner};
 use crate::pod::PodVifDriver;
 use crate::vif::Vif;
 

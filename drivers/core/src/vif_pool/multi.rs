@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::{DriverError, Reason};
 use crate::id::{NetworkId, SecurityGroupId, VifId};
-use crate::owner::{Owned, Owner};
+use crate::id::{Owned, Owner};
 use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::{Vif, VifClass};
 use crate::vif_pool::{NodeIndex, NodeInfo, PoolClaim, VifPoolDriver, VifPoolObserver};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::DriverError;
-use crate::owner::{Owned, Owner};
+use crate::id::{Owned, Owner};
 use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::Vif;
 use crate::vif_pool::VifPoolDriver;

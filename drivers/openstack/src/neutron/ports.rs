@@ -23,8 +23,8 @@ use crate::cached::Cached;
 use crate::cloud::Cloud;
 use crate::error::{DriverResult, OpenStackError, Result, StepName};
 use crate::mark::{Nesting, PortMark, Purpose, cluster_tag, uid_tag};
+use crate::placement::{SubnetMap, Subnets};
 use crate::poll::Coalescer;
-use crate::subnets::{SubnetMap, Subnets};
 use crate::text::{self, is_well_formed};
 
 /// The time for which the default security group of a project is cached. Only its deletion by an

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::wire::{PortBody, VifDetails};
 use crate::error::{DriverResult, StepName};
-use crate::subnets::SubnetMap;
+use crate::placement::SubnetMap;
 
 /// The length to which interface names are truncated. Linux allows 15 characters; Neutron's agents truncate
 /// their names to 14.

@@ -10,7 +10,7 @@ use crate::error::{DriverResult, Result};
 use crate::mark;
 use crate::neutron::api::NeutronApi;
 use crate::neutron::wire::{FixedIpBody, NewPort, PortBody};
-use crate::subnets::Subnets;
+use crate::placement::Subnets;
 
 /// The `device_owner` of the ports that this driver creates. They have no `device_id`, because Octavia accepts no port that has one.
 const DEVICE_OWNER: &str = "staffetta:vip";

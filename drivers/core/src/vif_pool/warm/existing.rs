@@ -10,7 +10,7 @@ use super::state::{KeyPool, Place, StartupPhase, VifPoolState, sorted};
 use super::{Inner, WarmVifPool};
 use crate::error::DriverError;
 use crate::id::VifId;
-use crate::owner::{Owned, Owner};
+use crate::id::{Owned, Owner};
 use crate::pool::{Adopted, Epoch, Existing};
 use crate::vif::Vif;
 use crate::vif_pool::{NodeInfo, PooledVif, PooledVifList, VifPoolKey, VifPoolObserver};

@@ -11,10 +11,10 @@ use tokio::sync::oneshot;
 use super::VifPoolPolicy;
 use super::exhaustion::Exhaustion;
 use crate::error::DriverError;
+use crate::id::Owner;
 use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
-use crate::network::Subnet;
-use crate::owner::Owner;
 use crate::pool::{Candidate, MinMaxBatch, PoolKind, WarmPool};
+use crate::vif::Subnet;
 use crate::vif::Vif;
 use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use crate::id::Uid;
+use super::Uid;
 
 /// The Kubernetes object for which a resource was created. A driver records it in the ownership mark of the resource, in OpenStack
 /// a tag or a description. Two owners with the same UID are the same object. The default value has an empty UID and is no object.

@@ -1,4 +1,6 @@
-//! The VIF: the network interface of a pod in the external system, with all properties that a node needs to bind it.
+//! The VIF: the network interface of a pod in the external system, with all properties that a node needs to bind it, and its networks.
+
+mod network;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::id::VifId;
-use crate::network::{Network, SubnetAddresses};
+
+pub use network::*;
 
 /// A virtual interface: a port in the cloud, as a node must know it. The fields are those of the VIF objects of the Python
 /// library `os_vif`. Kuryr's CNI daemon on the node reads them from an annotation of the pod, and binds the interface to the pod.

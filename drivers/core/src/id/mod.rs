@@ -1,10 +1,14 @@
 //! Identifiers of resources in the external systems. Each kind is a string with a type of its own, so that
-//! the compiler rejects the id of a subnet where the id of a network is required.
+//! the compiler rejects the id of a subnet where the id of a network is required. An [`Owner`] has the id of a Kubernetes object.
+
+mod owner;
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use owner::*;
 
 /// Defines a string type for each kind of identifier.
 macro_rules! identifiers {

@@ -9,8 +9,8 @@ use staffetta_driver::{
     ServiceProjectDriver,
 };
 
+use super::namespaces::{Namespaces, PROJECT, project_of};
 use crate::error::DriverResult;
-use crate::namespaces::{Namespaces, PROJECT, project_of};
 use crate::projects::Projects;
 
 const STEP: &str = "find the project of a namespace";

@@ -13,11 +13,11 @@ use staffetta_driver::{
     DriverError, NamespaceObserver, Network, PodSubnetsDriver, ProjectId, Reason, Route, Subnet, SubnetId,
 };
 
+use super::defaults::NeutronDefaults;
+use super::namespaces::Namespaces;
 use crate::cached::Cached;
 use crate::cloud::Service;
-use crate::defaults::NeutronDefaults;
 use crate::error::{DriverResult, Result};
-use crate::namespaces::Namespaces;
 use crate::text::{is_well_formed, or_default};
 
 const READ: &str = "read a subnet";

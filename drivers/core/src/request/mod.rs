@@ -1,0 +1,11 @@
+//! The requests of drivers to external systems: a fence before them, records and metrics of them, and the progress of long lists.
+
+mod fence;
+mod listing_progress;
+mod log;
+mod observer;
+
+pub use fence::*;
+pub use listing_progress::*;
+pub use log::*;
+pub use observer::*;
