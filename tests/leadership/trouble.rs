@@ -152,14 +152,18 @@ async fn a_leader_whose_lease_is_taken_becomes_a_standby_and_later_the_leader_ag
 }
 
 #[tokio::test]
-async fn a_leader_without_its_server_exits_cleanly_before_and_after_it_loses_the_lease() {
+async fn a_leader_without_its_server_exits_cleanly_before_it_loses_the_lease() {
     let world = World::embedded().await;
     let mut runner = world.runner(PATIENT, AT_ONCE).await;
     runner.leads().await;
     runner.process.ready().await;
     runner.proxy.faults().begin_outage();
     assert!(runner.process.terminate().await.success(), "it leads still");
+}
 
+#[tokio::test]
+async fn a_leader_without_its_server_exits_cleanly_after_it_has_lost_the_lease() {
+    let world = World::embedded().await;
     let mut runner = world.runner(SHORT, AT_ONCE).await;
     runner.leads().await;
     runner.process.ready().await;
