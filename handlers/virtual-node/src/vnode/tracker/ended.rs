@@ -14,6 +14,8 @@ pub struct EndedOperation {
     pub outcome: OperationOutcome,
     /// The time from the request of the pod to the end of the operation.
     pub took: Duration,
+    /// The time from when the tunnel took the request to the end of the operation; `None` if it had not confirmed that.
+    pub since_sent: Option<Duration>,
 }
 
 /// The outcome of an operation.

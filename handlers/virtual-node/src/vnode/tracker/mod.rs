@@ -133,7 +133,7 @@ impl TrackedOperation {
             let Operation { tunnel, base, pod, key, action } = &*ended.operation;
             debug!(handler = HANDLER, %tunnel, %base, namespace = pod.namespace, name = pod.name, uid = %pod.uid, module = %key,
                 action = action_name(*action), outcome = ended.outcome.name(), took_s = ended.took.as_secs_f64(),
-                "an operation on a module ended");
+                since_sent_s = ended.since_sent.map(|time| time.as_secs_f64()), "an operation on a module ended");
             receiver(&ended);
         }
     }

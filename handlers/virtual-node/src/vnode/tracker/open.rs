@@ -47,8 +47,14 @@ impl OpenOperations {
 
     /// Removes and returns an operation that ends; `None` if it has ended before.
     pub(super) fn end(&mut self, id: u64, outcome: OperationOutcome, now: Instant) -> Option<EndedOperation> {
-        let OpenOperation { operation, asked, .. } = self.by_id.remove(&id)?;
-        Some(EndedOperation { operation, outcome, took: now.saturating_duration_since(asked) })
+        let OpenOperation { operation, asked, sent, .. } = self.by_id.remove(&id)?;
+        let since = |time| now.saturating_duration_since(time);
+        Some(EndedOperation {
+            operation,
+            outcome,
+            took: since(asked),
+            since_sent: sent.map(since),
+        })
     }
 
     /// Returns the operations that are stuck and were not reported for `repeat_after`, each with a sentence for people.
@@ -131,8 +137,11 @@ mod tests {
             let id = open.begin(Arc::clone(&cart), now);
             open.sent(id, after(1));
             let ended = open.end(id, outcome, after(3)).unwrap();
+            assert_eq!(ended.since_sent, Some(Duration::from_secs(2)));
             assert_eq!((ended.outcome, ended.took.as_secs(), &ended.operation), (outcome, 3, &cart));
             assert_eq!(open.end(id, outcome, after(4)), None);
+            let unsent = open.begin(cart, now);
+            assert_eq!(open.end(unsent, outcome, after(3)).unwrap().since_sent, None);
         }
     }
 
