@@ -48,6 +48,9 @@ const REPLICAS: usize = 3;
 const LEASE: Duration = Duration::from_secs(40);
 const RENEWAL: Duration = Duration::from_secs(10);
 
+/// The time after which nothing follows any more from the start of the modules: `vnode.health_interval_ms` (60 s) and a renewal.
+const SETTLING: Duration = Duration::from_secs(75);
+
 /// The allowance for a take-over after the lease expired.
 const ALLOWANCE: Duration = Duration::from_secs(10);
 
@@ -202,24 +205,21 @@ impl World {
         ]
     }
 
-    /// Measures the controller while nothing changes, and then bare renewals in the same number.
+    /// Measures the controller while nothing changes, and beside it bare renewals in the same number.
     async fn rest(&mut self, controller: &Program) -> Vec<Row> {
         let (count, rest) = (usize::from(self.size.bases), self.size.rest);
-        // What follows a change is over.
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        self.audit.skip();
-        let (before, asked) = (controller.usage(), self.requests());
-        tokio::time::sleep(rest).await;
-        let (usage, requests) = (controller.usage(), self.requests() - asked);
-        let writes = self.audit.writes();
-        let share = |cpu: Duration| cpu.as_secs_f64() / rest.as_secs_f64() * 100.0;
-        let ours = share(usage.cpu.saturating_sub(before.cpu));
-
         let bare = Renewals::start(self.server.kubeconfig(), count, RENEWAL).await;
-        tokio::time::sleep(RENEWAL).await;
-        let before = bare.usage();
+        // Each base is asked for its health once after the last change of its modules.
+        tokio::time::sleep(SETTLING).await;
+        self.audit.skip();
+        let (before, bare_before, asked) = (controller.usage(), bare.usage(), self.requests());
         tokio::time::sleep(rest).await;
-        let baseline = share(bare.usage().cpu.saturating_sub(before.cpu));
+        let (usage, bare_usage, requests) = (controller.usage(), bare.usage(), self.requests() - asked);
+        let writes = self.audit.writes();
+        let share = |after: Duration, before: Duration| {
+            after.saturating_sub(before).as_secs_f64() / rest.as_secs_f64() * 100.0
+        };
+        let (ours, baseline) = (share(usage.cpu, before.cpu), share(bare_usage.cpu, bare_before.cpu));
 
         let sum = |what: &str| {
             let of = writes.iter().filter(|(write, _)| write.starts_with(what));

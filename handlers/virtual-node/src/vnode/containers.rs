@@ -146,12 +146,18 @@ impl BaseContainers {
             ContainerState::Unresolved | ContainerState::Resolved if now < shown.since + limit => {
                 ContainerStep::Wait(format!("the base loads it ({})", shown.state))
             }
-            // Whoever switched it off wants that, such as the operator, or another version that took its place.
-            ContainerState::Deactivated => ContainerStep::Failing {
-                reason: "Deactivated".to_owned(),
-                message: "the base has switched it off; switch it on there, or delete the pod".to_owned(),
-                after: MAX_DELAY,
-            },
+            // Whoever deactivated it wants that, such as the operator, or another version that took its place. Tunnels also report a
+            // container in a state that they do not know as deactivated.
+            ContainerState::Deactivated => {
+                let why = if shown.message.is_empty() { "deactivated" } else { &shown.message };
+                ContainerStep::Failing {
+                    reason: "Deactivated".to_owned(),
+                    message: format!(
+                        "it is left as the base has it ({why}); activate it there, or delete the pod"
+                    ),
+                    after: MAX_DELAY,
+                }
+            }
             ContainerState::Stopped => container.attempt(ContainerAction::Start, now),
             ContainerState::Unresolved | ContainerState::Resolved | ContainerState::Broken => {
                 container.attempt(ContainerAction::Stop, now)

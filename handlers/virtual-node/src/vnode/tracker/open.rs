@@ -49,12 +49,7 @@ impl OpenOperations {
     pub(super) fn end(&mut self, id: u64, outcome: OperationOutcome, now: Instant) -> Option<EndedOperation> {
         let OpenOperation { operation, asked, sent, .. } = self.by_id.remove(&id)?;
         let since = |time| now.saturating_duration_since(time);
-        Some(EndedOperation {
-            operation,
-            outcome,
-            took: since(asked),
-            since_sent: sent.map(since),
-        })
+        Some(EndedOperation { operation, outcome, took: since(asked), since_sent: sent.map(since) })
     }
 
     /// Returns the operations that are stuck and were not reported for `repeat_after`, each with a sentence for people.
