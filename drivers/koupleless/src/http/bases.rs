@@ -12,16 +12,16 @@ use tokio::time::Instant;
 /// dead after the same time.
 const CLAIM: Duration = Duration::from_secs(60);
 
-/// The maximum number of bases without an answer that one peer may report in the time [`CLAIM`], since each new base costs a Lease.
-const MAX_UNANSWERED_PER_PEER: usize = 256;
+/// The maximum number of new bases that are accepted at one IP address in the time [`CLAIM`], since each of them costs a Lease.
+const MAX_NEW_AT_ADDRESS: usize = 256;
 
 /// The addresses of bases, by their ids. An id is bound to the IP address that reports it, so that no base can report for another one.
 #[derive(Debug)]
 pub(super) struct Bases {
     limit: usize,
     by_id: HashMap<NodeId, Base>,
-    /// The bases that have not answered since they were reported: the peer that reported each one, and the time until which it counts.
-    unanswered: HashMap<NodeId, (IpAddr, Instant)>,
+    /// The number of new bases at each IP address since this time, at most [`CLAIM`] ago.
+    new: HashMap<IpAddr, (Instant, usize)>,
 }
 
 /// A base that reports, or for which a node exists.
@@ -54,17 +54,18 @@ pub(super) enum AddressClaimError {
     /// The maximum number of bases is reached; the value is that number.
     #[error("there are already {0} bases, which is the limit (max_bases)")]
     TooMany(usize),
-    /// The maximum number of bases that were reported from the same IP address and have not answered is reached.
+    /// The maximum number of new bases at this IP address in a minute is reached.
     #[error(
-        "{MAX_UNANSWERED_PER_PEER} bases that were reported from {0} have not answered yet, which is the limit"
+        "{MAX_NEW_AT_ADDRESS} new bases at {0} were accepted within {} s, which is the limit; try again later",
+        CLAIM.as_secs()
     )]
-    TooManyUnanswered(IpAddr),
+    TooManyNew(IpAddr),
 }
 
 impl Bases {
     /// Creates an empty table, to which reports add at most `limit` bases.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, by_id: HashMap::new(), unanswered: HashMap::new() }
+        Self { limit, by_id: HashMap::new(), new: HashMap::new() }
     }
 
     /// Checks that `ip` may report for the base `id`: no base at another IP address holds this id.
@@ -73,43 +74,42 @@ impl Bases {
         if foreign { Err(AddressClaimError::Taken) } else { Ok(()) }
     }
 
-    /// Records a report of a base at `address` that comes from the IP address `peer`. Fails if another base holds the id, or there are too
-    /// many bases.
+    /// Records a report of a base at `address`. Fails if another base holds the id, or there are too many bases.
     pub(super) fn record(
         &mut self,
         id: &NodeId,
         address: SocketAddr,
-        peer: IpAddr,
         now: Instant,
     ) -> Result<(), AddressClaimError> {
         self.check(id, address.ip(), now)?;
-        let is_known = self.claim(id).is_some_and(|claim| claim.address == address && now < claim.held_until);
-        let waits = !is_known || self.unanswered.contains_key(id);
-        if waits && self.unanswered.get(id).is_none_or(|(from, until)| *from != peer || now >= *until) {
-            self.unanswered.retain(|_, (_, until)| now < *until);
-            let others = self.unanswered.iter().filter(|(other, (from, _))| *other != id && *from == peer);
-            if others.count() >= MAX_UNANSWERED_PER_PEER {
-                return Err(AddressClaimError::TooManyUnanswered(peer));
-            }
+        if !self.by_id.contains_key(id) {
+            self.admit(address.ip(), now)?;
         }
-        if !self.by_id.contains_key(id) && self.by_id.len() >= self.limit {
+        self.confirm(id, address, now);
+        Ok(())
+    }
+
+    /// Counts a new base at `ip`. Fails if there are too many bases, or too many new ones there.
+    fn admit(&mut self, ip: IpAddr, now: Instant) -> Result<(), AddressClaimError> {
+        if self.by_id.len() >= self.limit {
             self.by_id
                 .retain(|_, base| base.has_node || base.claim.is_some_and(|claim| now < claim.held_until));
             if self.by_id.len() >= self.limit {
                 return Err(AddressClaimError::TooMany(self.limit));
             }
         }
-        if waits {
-            self.unanswered.insert(id.clone(), (peer, now + CLAIM));
+        self.new.retain(|_, (since, _)| now < *since + CLAIM);
+        let (_, count) = self.new.entry(ip).or_insert((now, 0));
+        if *count == MAX_NEW_AT_ADDRESS {
+            return Err(AddressClaimError::TooManyNew(ip));
         }
-        self.confirm(id, address, now);
+        *count += 1;
         Ok(())
     }
 
     /// Records that a base answered a query at `address`. This keeps the base alive if its reports reach other replicas.
     pub(super) fn answered(&mut self, id: &NodeId, address: SocketAddr, now: Instant) {
         if self.address(id) == Some(address) {
-            self.unanswered.remove(id);
             self.confirm(id, address, now);
         }
     }
@@ -192,25 +192,20 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Records a report that comes from the address of the base itself.
-    fn report(bases: &mut Bases, base: &str, at: SocketAddr, now: Instant) -> Result<(), AddressClaimError> {
-        bases.record(&id(base), at, at.ip(), now)
-    }
-
     #[test]
     fn an_id_belongs_to_its_address_until_the_base_is_silent() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         let (ours, theirs) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
-        report(&mut bases, "a", ours, now).unwrap();
-        report(&mut bases, "a", ours, now + CLAIM / 2).unwrap();
+        bases.record(&id("a"), ours, now).unwrap();
+        bases.record(&id("a"), ours, now + CLAIM / 2).unwrap();
         let before = now + CLAIM * 3 / 2 - Duration::from_millis(1);
-        assert_eq!(report(&mut bases, "a", theirs, before), Err(AddressClaimError::Taken));
+        assert_eq!(bases.record(&id("a"), theirs, before), Err(AddressClaimError::Taken));
         assert_eq!(bases.check(&id("a"), theirs.ip(), before), Err(AddressClaimError::Taken));
         assert_eq!(bases.address(&id("a")), Some(ours));
-        report(&mut bases, "a", theirs, now + CLAIM * 3 / 2).unwrap();
+        bases.record(&id("a"), theirs, now + CLAIM * 3 / 2).unwrap();
         assert_eq!(bases.address(&id("a")), Some(theirs));
         let port = at("192.0.2.2:1239");
-        report(&mut bases, "a", port, now + CLAIM * 3 / 2).unwrap();
+        bases.record(&id("a"), port, now + CLAIM * 3 / 2).unwrap();
         assert_eq!(
             (bases.address(&id("a")), bases.by_id.len()),
             (Some(port), 1),
@@ -222,12 +217,12 @@ mod tests {
     fn a_base_that_answers_keeps_its_id_without_a_report() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         let (ours, theirs) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
-        report(&mut bases, "a", ours, now).unwrap();
+        bases.record(&id("a"), ours, now).unwrap();
         bases.answered(&id("a"), ours, now + CLAIM);
         bases.answered(&id("a"), theirs, now + CLAIM * 3 / 2);
         let before = now + CLAIM * 2 - Duration::from_millis(1);
-        assert_eq!(report(&mut bases, "a", theirs, before), Err(AddressClaimError::Taken));
-        report(&mut bases, "a", theirs, now + CLAIM * 2).unwrap();
+        assert_eq!(bases.record(&id("a"), theirs, before), Err(AddressClaimError::Taken));
+        bases.record(&id("a"), theirs, now + CLAIM * 2).unwrap();
         bases.answered(&id("b"), ours, now);
         assert_eq!(bases.address(&id("b")), None, "an answer makes no base known");
     }
@@ -236,13 +231,13 @@ mod tests {
     fn a_base_whose_address_another_one_has_by_now_gets_no_request() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         bases.start(&id("old"), Some(at("192.0.2.1:1238")), now);
-        report(&mut bases, "new", at("192.0.2.1:1238"), now).unwrap();
+        bases.record(&id("new"), at("192.0.2.1:1238"), now).unwrap();
         assert_eq!(
             (bases.address(&id("old")), bases.address(&id("new"))),
             (None, Some(at("192.0.2.1:1238")))
         );
         let moved = at("192.0.2.2:1238");
-        report(&mut bases, "old", moved, now).unwrap();
+        bases.record(&id("old"), moved, now).unwrap();
         assert!(!bases.start(&id("old"), Some(at("192.0.2.3:1238")), now), "its node exists already");
         assert_eq!(bases.address(&id("old")), Some(moved));
     }
@@ -251,8 +246,8 @@ mod tests {
     fn the_address_of_a_node_object_counts_until_the_base_reports_and_protects_its_id() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         bases.start(&id("a"), Some(at("192.0.2.1:1238")), now);
-        assert_eq!(report(&mut bases, "a", at("192.0.2.2:1238"), now), Err(AddressClaimError::Taken));
-        report(&mut bases, "a", at("192.0.2.2:1238"), now + CLAIM).unwrap();
+        assert_eq!(bases.record(&id("a"), at("192.0.2.2:1238"), now), Err(AddressClaimError::Taken));
+        bases.record(&id("a"), at("192.0.2.2:1238"), now + CLAIM).unwrap();
         bases.start(&id("a"), Some(at("192.0.2.1:1238")), now + CLAIM);
         assert_eq!(bases.address(&id("a")), Some(at("192.0.2.2:1238")));
         bases.stop(&id("a"));
@@ -263,16 +258,16 @@ mod tests {
     fn the_address_of_a_node_object_comes_before_another_one_that_reported_with_its_id() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         let (known, impostor) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
-        report(&mut bases, "a", impostor, now).unwrap();
+        bases.record(&id("a"), impostor, now).unwrap();
         assert!(bases.start(&id("a"), Some(known), now));
         assert_eq!(bases.address(&id("a")), Some(known));
-        assert_eq!(report(&mut bases, "a", impostor, now), Err(AddressClaimError::Taken));
+        assert_eq!(bases.record(&id("a"), impostor, now), Err(AddressClaimError::Taken));
         bases.answered(&id("a"), known, now);
         bases.absent(&id("a"), known, now);
         assert_eq!(bases.address(&id("a")), Some(known), "it answered before");
-        assert_eq!(report(&mut bases, "a", impostor, now), Err(AddressClaimError::Taken));
+        assert_eq!(bases.record(&id("a"), impostor, now), Err(AddressClaimError::Taken));
         let port = at("192.0.2.1:1239");
-        report(&mut bases, "b", port, now).unwrap();
+        bases.record(&id("b"), port, now).unwrap();
         assert!(!bases.start(&id("b"), Some(known), now));
         assert_eq!(bases.address(&id("b")), Some(port), "its process was restarted");
         assert!(!bases.start(&id("b"), Some(impostor), now));
@@ -283,7 +278,7 @@ mod tests {
     fn a_base_that_is_not_at_the_address_of_its_node_object_is_called_where_it_reports() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         let (former, moved) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
-        report(&mut bases, "a", moved, now).unwrap();
+        bases.record(&id("a"), moved, now).unwrap();
         for base in ["a", "b"] {
             bases.start(&id(base), Some(former), now);
             bases.absent(&id(base), moved, now);
@@ -291,9 +286,9 @@ mod tests {
             bases.absent(&id(base), former, now);
         }
         assert_eq!(bases.address(&id("a")), Some(moved));
-        assert_eq!(report(&mut bases, "a", former, now), Err(AddressClaimError::Taken));
+        assert_eq!(bases.record(&id("a"), former, now), Err(AddressClaimError::Taken));
         let late = at("192.0.2.3:1238");
-        report(&mut bases, "b", late, now).unwrap();
+        bases.record(&id("b"), late, now).unwrap();
         assert_eq!(bases.address(&id("b")), Some(late), "it had not reported before");
     }
 
@@ -301,7 +296,7 @@ mod tests {
     fn of_two_bases_with_the_same_address_in_their_node_objects_the_one_that_answers_has_it() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         let (shared, moved) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
-        report(&mut bases, "moved", moved, now).unwrap();
+        bases.record(&id("moved"), moved, now).unwrap();
         for base in ["gone", "moved", "healthy"] {
             assert_eq!(bases.start(&id(base), Some(shared), now), base == "moved");
         }
@@ -314,8 +309,8 @@ mod tests {
     fn the_address_of_a_node_object_that_another_base_has_by_now_does_not_count() {
         let (mut bases, now) = (Bases::new(9), Instant::now());
         let (former, moved) = (at("192.0.2.1:1238"), at("192.0.2.2:1238"));
-        report(&mut bases, "b", former, now).unwrap();
-        report(&mut bases, "a", moved, now).unwrap();
+        bases.record(&id("b"), former, now).unwrap();
+        bases.record(&id("a"), moved, now).unwrap();
         for base in ["a", "silent"] {
             assert!(!bases.start(&id(base), Some(former), now));
         }
@@ -327,41 +322,32 @@ mod tests {
     fn silent_bases_without_a_node_make_room_and_others_do_not() {
         let (mut bases, now) = (Bases::new(2), Instant::now());
         let base = |number: u16| SocketAddr::new(IpAddr::from([192, 0, 2, 1]), number);
-        report(&mut bases, "a", base(1), now).unwrap();
+        bases.record(&id("a"), base(1), now).unwrap();
         bases.start(&id("a"), None, now);
-        report(&mut bases, "b", base(2), now).unwrap();
-        assert_eq!(report(&mut bases, "c", base(3), now), Err(AddressClaimError::TooMany(2)));
-        report(&mut bases, "c", base(3), now + CLAIM).unwrap();
-        assert_eq!(report(&mut bases, "d", base(4), now + CLAIM), Err(AddressClaimError::TooMany(2)));
+        bases.record(&id("b"), base(2), now).unwrap();
+        assert_eq!(bases.record(&id("c"), base(3), now), Err(AddressClaimError::TooMany(2)));
+        bases.record(&id("c"), base(3), now + CLAIM).unwrap();
+        assert_eq!(bases.record(&id("d"), base(4), now + CLAIM), Err(AddressClaimError::TooMany(2)));
         assert_eq!((bases.address(&id("a")), bases.by_id.len()), (Some(base(1)), 2));
     }
 
     #[test]
-    fn one_peer_reports_a_limited_number_of_bases_that_do_not_answer() {
+    fn one_address_has_a_limited_number_of_new_bases_in_a_minute() {
         let (mut bases, now) = (Bases::new(9000), Instant::now());
-        let (peer, shared) = (IpAddr::from([192, 0, 2, 1]), at("198.51.100.1:1238"));
-        let record =
-            |bases: &mut Bases, number: usize, now| bases.record(&id(&number.to_string()), shared, peer, now);
-        for number in 0..MAX_UNANSWERED_PER_PEER {
-            record(&mut bases, number, now).unwrap();
-            bases.start(&id(&number.to_string()), None, now);
+        let record = |bases: &mut Bases, number: usize, port: u16, now| {
+            bases.record(&id(&number.to_string()), SocketAddr::from(([192, 0, 2, 1], port)), now)
+        };
+        // Each takes the address of the one before it.
+        for number in 0..MAX_NEW_AT_ADDRESS {
+            record(&mut bases, number, 1238, now).unwrap();
         }
-        let rejected = Err(AddressClaimError::TooManyUnanswered(peer));
-        bases.stop(&id("0"));
-        assert_eq!(record(&mut bases, 1000, now), rejected, "they end, and others have their address");
-        report(&mut bases, "other", at("192.0.2.2:1238"), now).unwrap();
-        record(&mut bases, 0, now).unwrap();
-        bases.answered(&id("0"), shared, now);
-        record(&mut bases, 0, now).unwrap();
-        record(&mut bases, 1000, now).unwrap();
-        assert_eq!(record(&mut bases, 1001, now), rejected);
-        for number in 2000..2000 + MAX_UNANSWERED_PER_PEER {
-            record(&mut bases, number, now + CLAIM).unwrap();
-        }
-        assert_eq!(
-            record(&mut bases, 1, now + CLAIM),
-            rejected,
-            "its place is free after a minute of silence"
-        );
+        let later = now + CLAIM - Duration::from_millis(1);
+        let rejected = Err(AddressClaimError::TooManyNew([192, 0, 2, 1].into()));
+        assert_eq!(record(&mut bases, 1000, 1239, later), rejected);
+        bases.record(&id("other"), at("192.0.2.2:1238"), later).unwrap();
+        let known = MAX_NEW_AT_ADDRESS - 1;
+        record(&mut bases, known, 1240, later).unwrap();
+        assert_eq!(bases.address(&id(&known.to_string())), Some(at("192.0.2.1:1240")), "it was restarted");
+        record(&mut bases, 1000, 1239, now + CLAIM).unwrap();
     }
 }

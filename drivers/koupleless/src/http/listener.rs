@@ -62,7 +62,7 @@ async fn heartbeat(
     {
         // Both at once: the address may be replaced by that in the Node object.
         let mut bases = shared.bases();
-        bases.record(&id, address, peer, Instant::now())?;
+        bases.record(&id, address, Instant::now())?;
         sender.node_discovered(&id, node)?;
     }
     debug!(base = %id, %address, ends, "a base reports");
@@ -134,7 +134,7 @@ impl From<AddressClaimError> for ReportRejection {
     fn from(error: AddressClaimError) -> Self {
         let status = match error {
             AddressClaimError::Taken => StatusCode::CONFLICT,
-            AddressClaimError::TooMany(_) | AddressClaimError::TooManyUnanswered(_) => {
+            AddressClaimError::TooMany(_) | AddressClaimError::TooManyNew(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
         };
