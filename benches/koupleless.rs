@@ -169,7 +169,7 @@ impl World {
     async fn start(folder: &Path, link: Link, size: Size) -> (Self, Program) {
         let audit = AuditLog::prepare(folder);
         let flags = audit.flags();
-        let server = RealServer::start(&[&flags[0], &flags[1]]).await;
+        let server = RealServer::start(&flags.each_ref().map(String::as_str)).await;
         let client = cluster::client(server.kubeconfig()).await;
         let first = Program::start(server.kubeconfig(), &link.sections(0));
         (Self { client, server, audit, link, bases: Vec::new(), size }, first)

@@ -31,10 +31,14 @@ impl AuditLog {
         Self { policy, log, read: 0 }
     }
 
-    /// The flags of a server that writes the log.
-    pub(crate) fn flags(&self) -> [String; 2] {
+    /// The flags of a server that writes the log, to one file whatever its size.
+    pub(crate) fn flags(&self) -> [String; 3] {
         let (policy, log) = (self.policy.display(), self.log.display());
-        [format!("--audit-policy-file={policy}"), format!("--audit-log-path={log}")]
+        [
+            format!("--audit-policy-file={policy}"),
+            format!("--audit-log-path={log}"),
+            "--audit-log-maxsize=100000".to_owned(),
+        ]
     }
 
     /// Forgets what was logged so far.
