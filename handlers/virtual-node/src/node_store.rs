@@ -139,7 +139,8 @@ impl NodeStore {
     }
 
     /// Reports a heartbeat of a machine, for a [`NodeSource`](crate::NodeSource) that receives such data. If the
-    /// machine answers by separate reports, a heartbeat spares it a read, and counts as a report ([`Policy::silent_after`]) while reads are answered. An unknown node is ignored.
+    /// machine answers by separate reports, a heartbeat spares it a read, and counts as a report
+    /// ([`Policy::silent_after`]) while reads are answered. An unknown node is ignored.
     pub fn heartbeat(&self, name: &str) {
         if let Some(machine) = self.get(name) {
             machine.reports(|reports, _| reports.heartbeat());

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::policy::Policy;
 
-/// The result of how long a machine has been silent, for machines that answer a request by a separate report
+/// The verdict on the silence of a machine, for machines that answer a request by a separate report
 /// ([`Reply::Later`](crate::Reply::Later)). The silence begins with the last report, with a later heartbeat that counts, or, before the
 /// first report, when the node was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

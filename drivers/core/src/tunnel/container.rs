@@ -41,7 +41,8 @@ pub enum ContainerState {
     Resolved,
     /// The container runs.
     Activated,
-    /// The container was switched off, and is still loaded.
+    /// The container was switched off, and is still loaded. Tunnels also report a container in an unknown state so, because it is then
+    /// neither started nor stopped while a pod has it.
     Deactivated,
     /// The container failed to start or to stop.
     Broken,

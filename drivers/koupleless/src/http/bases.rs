@@ -55,10 +55,7 @@ pub(super) enum AddressClaimError {
     #[error("there are already {0} bases, which is the limit (max_bases)")]
     TooMany(usize),
     /// The maximum number of new bases at this IP address in a minute is reached.
-    #[error(
-        "{MAX_NEW_AT_ADDRESS} new bases at {0} were accepted within {} s, which is the limit; try again later",
-        CLAIM.as_secs()
-    )]
+    #[error("{MAX_NEW_AT_ADDRESS} new bases at {0} were accepted within a minute, which is the limit")]
     TooManyNew(IpAddr),
 }
 

@@ -240,13 +240,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_base_that_executes_a_change_is_probed() {
+    async fn a_base_that_executes_a_change_is_probed_and_one_that_answers_a_query_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = BaseClient::new(&HttpTunnelOptions::default());
         let stream = client.connect(listener.local_addr().unwrap(), true).await.unwrap();
         assert!(socket_keepalive(&stream).unwrap());
         let intervals = [tcp_keepidle(&stream).unwrap(), tcp_keepintvl(&stream).unwrap()];
         assert_eq!((intervals, tcp_keepcnt(&stream).unwrap()), ([PROBE_INTERVAL; 2], PROBES));
+        let query = client.connect(listener.local_addr().unwrap(), false).await.unwrap();
+        assert!(!socket_keepalive(&query).unwrap());
     }
 
     #[tokio::test]

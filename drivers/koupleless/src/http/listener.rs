@@ -31,12 +31,18 @@ pub(super) async fn respond(
     let count = |_: &ReportRejection| {
         shared.rejected.fetch_add(1, Ordering::Relaxed);
     };
+    // Nothing of a base is lost if its baseline is not known yet.
+    let count_baseline = |rejection: &ReportRejection| {
+        if rejection.0 != StatusCode::SERVICE_UNAVAILABLE {
+            count(rejection);
+        }
+    };
     let answered = match head.uri.path() {
         "/heartbeat" | "/queryBaseline" if head.method != Method::POST => {
             Err(ReportRejection(StatusCode::METHOD_NOT_ALLOWED, "use POST".to_owned()))
         }
         "/heartbeat" => heartbeat(shared, sender, peer, body).await.inspect_err(count),
-        "/queryBaseline" => query_baseline(shared, sender, peer, body).await.inspect_err(count),
+        "/queryBaseline" => query_baseline(shared, sender, peer, body).await.inspect_err(count_baseline),
         _ => Err(ReportRejection(StatusCode::NOT_FOUND, String::new())),
     };
     answered.unwrap_or_else(ReportRejection::into_response)

@@ -70,6 +70,7 @@ async fn connection<F: Future<Output = Response<String>>>(
         let responding = respond(peer, request);
         async move { Ok::<_, Infallible>(responding.await) }
     });
+    // The time limit of the connection is that of the head, too.
     let serving = http1::Builder::new()
         .keep_alive(false)
         .max_header_size(MAX_HEAD_BYTES)
@@ -137,6 +138,8 @@ mod tests {
         // The connection may be reset after the response.
         let _ = large.read_to_end(&mut answer).await;
         assert!(answer.starts_with(b"HTTP/1.1 431 "));
+        let started = Instant::now();
         assert_eq!(slow.read_to_end(&mut nothing).await.unwrap(), 0);
+        assert!(started.elapsed() < CONNECTION_TIMEOUT * 2);
     }
 }

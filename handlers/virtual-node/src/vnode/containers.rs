@@ -20,9 +20,6 @@ mod failure;
 /// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
 const STALE_REPORT_WINDOW: Duration = Duration::from_secs(5);
 
-/// The time for which a container must run until its failures are forgotten: that of kubelets.
-const STEADY: Duration = Duration::from_secs(600);
-
 /// The containers on one base, by key.
 #[derive(Debug)]
 pub(super) struct BaseContainers {
@@ -44,7 +41,7 @@ struct BaseContainer {
     image: Option<String>,
     /// The operation in progress.
     operation: Option<PendingOperation>,
-    /// The last failure, until the container has run for [`STEADY`].
+    /// The last failed operation, until the container is started.
     failure: Option<OperationFailure>,
     /// The time until which reports that contradict the last answer are ignored.
     ignored_until: Option<Instant>,
@@ -89,7 +86,7 @@ pub(super) enum ContainerStep {
     Done,
     /// Wait for the base. The text describes the current step, for messages.
     Wait(String),
-    /// The last operation failed, or the base has switched the container off. Check again after the delay `after`.
+    /// The last operation failed, or the container is deactivated. Check again after the delay `after`.
     Failing {
         /// The reason of the failure, as one word in CamelCase.
         reason: String,
@@ -140,7 +137,7 @@ impl BaseContainers {
                     return container.attempt(ContainerAction::Stop, now);
                 }
                 container.image = Some(image.to_owned());
-                container.forget_failure(ContainerAction::Stop);
+                container.failure = None;
                 ContainerStep::Done
             }
             ContainerState::Unresolved | ContainerState::Resolved if now < shown.since + limit => {
@@ -176,7 +173,6 @@ impl BaseContainers {
         }
         match &container.shown {
             Some(shown) if shown.state != ContainerState::Stopped => {
-                container.forget_failure(ContainerAction::Start);
                 container.attempt(ContainerAction::Stop, now)
             }
             _ => {
@@ -255,7 +251,7 @@ impl BaseContainers {
             let operation = container.operation.take_if(|operation| operation.deadline <= now);
             if let Some(mut operation) = operation {
                 operation.end(OperationOutcome::Failure);
-                container.fail(&operation, "OperationTimedOut", &message, now);
+                container.fail("OperationTimedOut", &message, operation.requests, now);
             }
         }
     }
@@ -280,7 +276,7 @@ impl BaseContainers {
         if answer.result == OperationResponseResult::Fail {
             operation.end(OperationOutcome::Failure);
             container.ignored_until = None;
-            container.fail(&operation, &answer.reason, &answer.message, now);
+            container.fail(&answer.reason, &answer.message, operation.requests, now);
             return true;
         }
         operation.end(OperationOutcome::Success);
@@ -294,7 +290,7 @@ impl BaseContainers {
                     message: String::new(),
                     since: now,
                 });
-                container.image = Some(operation.image);
+                (container.image, container.failure) = (Some(operation.image), None);
             }
             ContainerAction::Stop => {
                 (container.shown, container.image) = (None, None);
@@ -376,15 +372,9 @@ impl BaseContainer {
     }
 
     /// Records a failure of an operation. The next attempt follows after a back-off.
-    fn fail(&mut self, operation: &PendingOperation, reason: &str, message: &str, now: Instant) {
+    fn fail(&mut self, reason: &str, message: &str, requests: Arc<RequestLog>, now: Instant) {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        let requests = Arc::clone(&operation.requests);
-        self.failure = Some(OperationFailure::new(operation.action, count, (reason, message), requests, now));
-    }
-
-    /// Forgets the last failure if it is one of `action`.
-    fn forget_failure(&mut self, action: ContainerAction) {
-        self.failure.take_if(|failure| failure.action == action);
+        self.failure = Some(OperationFailure::new(count, reason, message, requests, now));
     }
 
     /// Records the status of this container in a report; `None` if the report does not contain the container. The operation in progress
@@ -409,30 +399,19 @@ impl BaseContainer {
             return;
         }
         self.ignored_until = None;
-        let (ran, state) = (state(&self.shown) == Some(ContainerState::Activated), state(&shown));
+        let state = state(&shown);
         let done = self.operation.take_if(|operation| match operation.action {
             ContainerAction::Start => state == Some(ContainerState::Activated),
             ContainerAction::Stop => state.is_none(),
         });
-        self.shown = shown;
-        let idle = done.is_none() && self.operation.is_none();
-        match (state, &self.shown) {
-            (Some(ContainerState::Activated), Some(shown)) if now >= shown.since + STEADY => {
-                self.forget_failure(ContainerAction::Start);
-            }
-            // Without an image, no pod has the container, and nobody starts it again.
-            (None | Some(ContainerState::Broken), shown) if ran && idle && self.image.is_some() => {
-                self.failure = Some(OperationFailure::lost(self.failure.as_ref(), shown.as_ref(), now));
-            }
-            _ => {}
-        }
         if state.is_none() {
             self.image = None;
         }
+        self.shown = shown;
         if let Some(mut operation) = done {
             operation.end(OperationOutcome::Observed);
             if operation.action == ContainerAction::Start {
-                self.image = Some(operation.image);
+                (self.image, self.failure) = (Some(operation.image), None);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Failed operations on containers, and containers that were lost.
+//! Failed operations on containers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,20 +7,16 @@ use staffetta_driver::RequestLog;
 use staffetta_handler::BackoffPolicy;
 use tokio::time::Instant;
 
-use super::{ContainerAction, ReportedContainer};
-
 /// The delays after failures of an operation, up to the maximum that kubelets have.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10), MAX_DELAY);
 
 /// The maximum delay after a failure of an operation.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// The last failed operation on a container, or its loss, and the time of the next attempt.
+/// The last failed operation on a container, and the time of the next attempt.
 #[derive(Debug)]
 pub(super) struct OperationFailure {
-    /// The operation. A loss counts as a failed start.
-    pub(super) action: ContainerAction,
-    /// The number of failures; 0 after the first loss.
+    /// The number of failures since the container was last started.
     pub(super) count: u32,
     /// The time of the next attempt.
     pub(super) retry_at: Instant,
@@ -35,31 +31,20 @@ pub(super) struct OperationFailure {
 impl OperationFailure {
     /// Creates the failure that follows `failures` others. A `reason` that is not one word is replaced.
     pub(super) fn new(
-        action: ContainerAction,
         failures: u32,
-        (reason, message): (&str, &str),
+        reason: &str,
+        message: &str,
         requests: Arc<RequestLog>,
         now: Instant,
     ) -> Self {
         let reason = if is_reason(reason) { reason } else { "OperationFailed" };
         Self {
-            action,
             count: failures.saturating_add(1),
             retry_at: now + BACKOFF.requeue_delay(failures, None),
             reason: reason.to_owned(),
             message: message.to_owned(),
             requests,
         }
-    }
-
-    /// Creates the failure of a container that ran, and is now broken or gone. It is started again at once, unless it had failed `before`.
-    pub(super) fn lost(before: Option<&Self>, shown: Option<&ReportedContainer>, now: Instant) -> Self {
-        let why = shown.map(|shown| (shown.reason.as_str(), shown.message.as_str()));
-        let why =
-            why.filter(|(reason, _)| !reason.is_empty()).unwrap_or(("Lost", "it ended soon after its start"));
-        let count = before.map_or(0, |failure| failure.count);
-        let lost = Self::new(ContainerAction::Start, count, why, Arc::default(), now);
-        if before.is_some() { lost } else { Self { count: 0, retry_at: now, ..lost } }
     }
 }
 
