@@ -6,9 +6,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
-use crate::id::Owner;
 use crate::id::{
-    LoadBalancerId, NetworkId, PortId, ProjectId, PublicIpId, SecurityGroupId, SubnetId, Uid, VifId,
+    LoadBalancerId, NetworkId, Owner, PortId, ProjectId, PublicIpId, SecurityGroupId, SubnetId, Uid, VifId,
 };
 
 /// The ownership mark of a resource that a migration may adopt.

@@ -6,8 +6,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
-use crate::id::{NetworkId, ProjectId, SubnetId, Uid};
-use crate::id::{Owned, Owner};
+use crate::id::{NetworkId, Owned, Owner, ProjectId, SubnetId, Uid};
 
 /// Chooses the cloud project of the resources that belong to a namespace as a whole, such as its network.
 ///

@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
-use crate::id::{Owned, Owner};
-use crate::id::{PortId, ProjectId, PublicIpId, SecurityGroupId, SubnetId};
+use crate::id::{Owned, Owner, PortId, ProjectId, PublicIpId, SecurityGroupId, SubnetId};
 use crate::namespace::NamespaceObserver;
 
 /// Chooses the cloud project of the load balancer of a service.

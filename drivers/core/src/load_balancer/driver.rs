@@ -5,8 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::DriverError;
-use crate::id::LoadBalancerId;
-use crate::id::{Owned, Owner};
+use crate::id::{LoadBalancerId, Owned, Owner};
 use crate::load_balancer::{
     ListenerChange, LoadBalancer, LoadBalancerProgress, LoadBalancerSpec, NormalizedSpec,
 };

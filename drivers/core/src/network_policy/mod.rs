@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use crate::error::DriverError;
-use crate::id::Owner;
-use crate::id::{GroupName, SecurityGroupId, Uid, VifId};
+use crate::id::{GroupName, Owner, SecurityGroupId, Uid, VifId};
 
 pub use self::security_group::{
     Direction, ExistingRule, IpFamily, ProtocolPorts, Remote, RuleChange, SecurityGroup, SecurityRule,

@@ -2,8 +2,7 @@
 
 use ipnet::IpNet;
 
-use crate::id::Owner;
-use crate::id::{GroupName, SecurityGroupId, SecurityRuleId, VifId};
+use crate::id::{GroupName, Owner, SecurityGroupId, SecurityRuleId, VifId};
 use crate::load_balancer::Protocol;
 
 /// A security group that carries this cluster's ownership mark, in its current state in the cloud.

@@ -10,11 +10,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
-use crate::id::{Owned, Owner};
-use crate::id::{ProjectId, SecurityGroupId, VifId};
+use crate::id::{Owned, Owner, ProjectId, SecurityGroupId, VifId};
 use crate::milliseconds;
-use crate::vif::Subnet;
-use crate::vif::Vif;
+use crate::vif::{Subnet, Vif};
 
 pub use self::lifecycle::PodLifecycle;
 pub use self::placement::{PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver};

@@ -4,11 +4,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DriverError;
-use crate::id::Owned;
-use crate::id::{NetworkId, ProjectId, SecurityGroupId, SubnetId, VifId};
+use crate::id::{NetworkId, Owned, ProjectId, SecurityGroupId, SubnetId, VifId};
 use crate::pod::VifRequest;
-use crate::vif::Subnet;
-use crate::vif::Vif;
+use crate::vif::{Subnet, Vif};
 
 /// The properties by which pooled VIFs are divided into pools: node, project, network and subnets. VIFs with the same key are
 /// interchangeable after their security groups were made equal.

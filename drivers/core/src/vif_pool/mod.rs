@@ -10,8 +10,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::DriverError;
-use crate::id::{NetworkId, SecurityGroupId, VifId};
-use crate::id::{Owned, Owner};
+use crate::id::{NetworkId, Owned, Owner, SecurityGroupId, VifId};
 use crate::pod::PodVifDriver;
 use crate::vif::Vif;
 

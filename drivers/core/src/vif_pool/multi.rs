@@ -9,8 +9,7 @@ use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::{DriverError, Reason};
-use crate::id::{NetworkId, SecurityGroupId, VifId};
-use crate::id::{Owned, Owner};
+use crate::id::{NetworkId, Owned, Owner, SecurityGroupId, VifId};
 use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::{Vif, VifClass};
 use crate::vif_pool::{NodeIndex, NodeInfo, PoolClaim, VifPoolDriver, VifPoolObserver};

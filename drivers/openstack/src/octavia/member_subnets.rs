@@ -7,8 +7,7 @@ use staffetta_driver::{Reason, SubnetId};
 
 use super::options::MemberMode;
 use crate::error::DriverResult;
-use crate::placement::Namespaces;
-use crate::placement::Subnets;
+use crate::placement::{Namespaces, Subnets};
 
 /// Finds the subnet through which a load balancer reaches a member, according to the member mode.
 pub struct MemberSubnets {

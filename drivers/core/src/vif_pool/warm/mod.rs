@@ -26,8 +26,7 @@ use tokio::time::Instant;
 
 use self::state::{Place, StartupPhase, VifPoolState, sorted};
 use crate::error::{DriverError, Reason};
-use crate::id::Owner;
-use crate::id::{NetworkId, SecurityGroupId, VifId};
+use crate::id::{NetworkId, Owner, SecurityGroupId, VifId};
 use crate::pod::PodVifDriver;
 use crate::vif::Vif;
 use crate::vif_pool::{BulkVifDriver, NodeIndex, PoolClaim, VifPoolDriver, VifPoolObserver};

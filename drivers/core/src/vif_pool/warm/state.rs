@@ -11,11 +11,9 @@ use tokio::sync::oneshot;
 use super::VifPoolPolicy;
 use super::exhaustion::Exhaustion;
 use crate::error::DriverError;
-use crate::id::Owner;
-use crate::id::{NetworkId, SecurityGroupId, Uid, VifId};
+use crate::id::{NetworkId, Owner, SecurityGroupId, Uid, VifId};
 use crate::pool::{Candidate, MinMaxBatch, PoolKind, WarmPool};
-use crate::vif::Subnet;
-use crate::vif::Vif;
+use crate::vif::{Subnet, Vif};
 use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 
 /// The [`PoolKind`] of a pool of VIFs, which are created and deleted one by one. VIFs with the
