@@ -104,11 +104,11 @@ impl ClusterIndex {
         });
     }
 
-    /// Returns the names of the virtual nodes that `node_owner` owns.
-    pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>) -> Vec<String> {
+    /// Returns the names of the virtual nodes that `node_owner` owns, without those that are `known`.
+    pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>, known: impl Fn(&str) -> bool) -> Vec<String> {
         let cluster = lock(&self.0);
-        let owned = cluster.virtual_nodes.iter().filter(|(_, node)| names_owner(node, node_owner));
-        owned.map(|(name, _)| name.clone()).collect()
+        let nodes = cluster.virtual_nodes.iter().filter(|(name, _)| !known(name));
+        nodes.filter(|(_, node)| names_owner(node, node_owner)).map(|(name, _)| name.clone()).collect()
     }
 }
 

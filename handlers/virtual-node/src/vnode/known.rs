@@ -217,13 +217,16 @@ impl KnownBases {
         // Anybody may report bases, and nodes of others are not to move for those that do not answer.
         let counts = |known: &KnownBase| !known.is_awaited();
         let share = self.share(counts, now);
+        // The share is one of the wanted nodes. One that ends is given up anyway.
+        let held = |known: &&KnownBase| known.wanted && counts(known) && known.election.until().is_some();
+        let surplus = share.surplus(self.by_node.values().filter(held).count());
+        if surplus == 0 {
+            return Vec::new();
+        }
         let most = share.moved_in_a_period();
         let is_free = |known: &&KnownBase| known.wanted && known.election.holder(now).is_none();
         let free = self.by_node.values().filter(is_free).count();
-        // The share is one of the wanted nodes. One that ends is given up anyway.
-        let held = |known: &&KnownBase| known.wanted && counts(known) && known.election.until().is_some();
-        let held = self.by_node.values().filter(held).count();
-        let surplus = share.surplus(held).min(most.saturating_sub(free));
+        let surplus = surplus.min(most.saturating_sub(free));
         let pace = self.timing.renewal / u32::try_from(most).unwrap_or(u32::MAX);
         let mut moved = Vec::new();
         for known in self.by_node.values_mut() {

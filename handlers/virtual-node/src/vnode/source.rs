@@ -197,11 +197,10 @@ impl VnodeSource {
     /// Adds the bases of those Node objects of this handler whose bases are not known yet.
     fn learn_bases(&self, nodes: &NodeStore) {
         let owner = NodeOwner { handler: super::HANDLER, cluster: &self.cluster, predecessor: None };
-        let mut unknown = nodes.pods.nodes_of(owner);
-        {
+        let unknown = {
             let bases = lock(&self.bases);
-            unknown.retain(|name| bases.get(name).is_none());
-        }
+            nodes.pods.nodes_of(owner, |name| bases.get(name).is_some())
+        };
         for name in unknown {
             let Some((id, node)) = self.template.base(&name).zip(nodes.pods.node(&name)) else { continue };
             let (key, profile) = profile_of(&node);

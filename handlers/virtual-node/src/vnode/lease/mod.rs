@@ -13,6 +13,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
 /// The prefix of the names of the Leases of replicas. No node of a base has such a name.
 const REPLICA_PREFIX: &str = "staffetta-replica-";
@@ -42,7 +44,8 @@ pub(super) fn is_of_replica(name: &str) -> bool {
 const UNKNOWN_HOLDER: &str = "?";
 
 /// A Lease as this process has seen it: in a watch, or as the response to a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "LeaseFields")]
 pub(super) struct SeenLease {
     /// The UID. A Lease that is deleted and created again has another one.
     pub(super) uid: Arc<str>,
@@ -54,17 +57,48 @@ pub(super) struct SeenLease {
     pub(super) deleted: bool,
 }
 
+/// The fields of a Lease in a response that are read. To parse the others, above all `managedFields`, would be most of the work.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LeaseFields {
+    metadata: LeaseMetadata,
+    spec: LeaseHolder,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct LeaseMetadata {
+    uid: String,
+    resource_version: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct LeaseHolder {
+    holder_identity: Option<String>,
+}
+
+impl From<LeaseFields> for SeenLease {
+    fn from(LeaseFields { metadata, spec }: LeaseFields) -> Self {
+        Self::new(&metadata.uid, &metadata.resource_version, spec.holder_identity.as_deref())
+    }
+}
+
 impl SeenLease {
-    /// Returns the state of an existing Lease.
-    pub(super) fn of(lease: &Lease) -> Self {
-        let text = lease.metadata.resource_version.as_deref().unwrap_or_default();
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    fn new(uid: &str, version: &str, holder: Option<&str>) -> Self {
         Self {
-            uid: lease.metadata.uid.as_deref().unwrap_or_default().into(),
-            version: text.parse().unwrap_or_default(),
+            uid: uid.into(),
+            version: version.parse().unwrap_or_default(),
             holder: holder.unwrap_or_default().into(),
             deleted: false,
         }
+    }
+
+    /// Returns the state of an existing Lease.
+    pub(super) fn of(lease: &Lease) -> Self {
+        let ObjectMeta { uid, resource_version, .. } = &lease.metadata;
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+        Self::new(uid.as_deref().unwrap_or_default(), resource_version.as_deref().unwrap_or_default(), holder)
     }
 
     /// Returns an existing Lease, for tests.
@@ -81,5 +115,31 @@ impl SeenLease {
     /// Returns the state of a Lease that was deleted some time after this state. Another process may have held it since.
     pub(super) fn deleted_unseen(self) -> Self {
         Self { deleted: true, holder: UNKNOWN_HOLDER.into(), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_response_is_read_as_the_same_lease_is_in_a_watch() {
+        let metadata =
+            json!({ "uid": "u", "resourceVersion": "7", "managedFields": [{ "manager": "ours" }] });
+        for (spec, holder) in [
+            (json!({ "holderIdentity": "b" }), "b"),
+            (json!({ "holderIdentity": null }), ""),
+            (json!({}), ""),
+        ] {
+            let lease = json!({ "metadata": metadata, "spec": spec });
+            let response: SeenLease = serde_json::from_value(lease.clone()).unwrap();
+            assert_eq!(response, SeenLease::of(&serde_json::from_value(lease).unwrap()));
+            assert_eq!(
+                (&*response.uid, response.version, &*response.holder, response.deleted),
+                ("u", 7, holder, false)
+            );
+        }
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams, Preconditions, Request};
 use kube::{Api, Client};
 use staffetta_handler::causes;
 use tokio::sync::Semaphore;
@@ -33,6 +33,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 64;
 /// Writes the Leases of nodes and of replicas. The Lease of a node is also its heartbeat: if nobody renews it, the cluster sets the node's
 /// conditions to `Unknown`.
 pub(in crate::vnode) struct LeaseWriter {
+    client: Client,
     api: Api<Lease>,
     replica: String,
     seconds: i32,
@@ -53,9 +54,9 @@ impl LeaseWriter {
         seconds: i32,
         labels: BTreeMap<String, String>,
     ) -> Self {
-        let (api, warned) = (Api::namespaced(client, NAMESPACE), Mutex::default());
+        let (api, warned) = (Api::namespaced(client.clone(), NAMESPACE), Mutex::default());
         let permits = Semaphore::new(MAX_CONCURRENT_REQUESTS);
-        Self { api, replica, seconds, labels, permits, warned }
+        Self { client, api, replica, seconds, labels, permits, warned }
     }
 
     /// Writes the Lease `name`. Its owner is the Node object `node`, if there is one.
@@ -72,20 +73,22 @@ impl LeaseWriter {
         };
         let _permit = self.permits.acquire().await;
         let lease = self.lease(name, node, seen, holder);
-        let params = PostParams::default();
-        let request = async {
-            match seen {
-                None => self.api.create(&params, &lease).await,
-                Some(_) => self.api.replace(name, &params, &lease).await,
-            }
-        };
-        match tokio::time::timeout(LIMIT, request).await {
-            Ok(Ok(lease)) => WriteResult::Written(SeenLease::of(&lease)),
+        match tokio::time::timeout(LIMIT, self.send(name, &lease, seen.is_some())).await {
+            Ok(Ok(written)) => WriteResult::Written(written),
             // This is also the answer where the Lease does not exist; 404 means that its namespace does not.
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => self.current(name).await,
             Ok(Err(error)) => self.failed(name, &causes(&error)),
             Err(_) => self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
         }
+    }
+
+    /// Creates a Lease, or replaces it if it `exists`.
+    async fn send(&self, name: &str, lease: &Lease, exists: bool) -> kube::Result<SeenLease> {
+        let (target, params) = (Request::new(self.api.resource_url()), PostParams::default());
+        let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
+        let request = if exists { target.replace(name, &params, body) } else { target.create(&params, body) };
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        self.client.request(request).await
     }
 
     /// Logs a failed write, as a warning at most once in [`WARNED`].
@@ -183,7 +186,7 @@ impl LeaseWriter {
 
 #[cfg(test)]
 mod tests {
-    use http::{Method, Request, Response, StatusCode};
+    use http::{Method, Response, StatusCode};
     use kube::client::Body;
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
@@ -193,7 +196,7 @@ mod tests {
     /// Returns a writer whose changes are rejected with `code`, while the Lease is `now`; and the UID and the version in the changes.
     fn writer(code: u16, now: Value) -> (LeaseWriter, mpsc::UnboundedReceiver<(Value, Value)>) {
         let (log, puts) = mpsc::unbounded_channel();
-        let service = tower::service_fn(move |request: Request<Body>| {
+        let service = tower::service_fn(move |request: http::Request<Body>| {
             let (log, now) = (log.clone(), now.clone());
             async move {
                 let (code, body) = if request.method() != Method::GET {
