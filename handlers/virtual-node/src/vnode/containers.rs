@@ -14,8 +14,10 @@ use tokio::time::Instant;
 use super::operation::ContainerAction;
 use super::tracker::{OperationOutcome, TrackedOperation};
 use failure::{MAX_DELAY, OperationFailure};
+use starts::Starts;
 
 mod failure;
+mod starts;
 
 /// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
 const STALE_REPORT_WINDOW: Duration = Duration::from_secs(5);
@@ -43,6 +45,8 @@ struct BaseContainer {
     operation: Option<PendingOperation>,
     /// The last failed operation, until the container is started.
     failure: Option<OperationFailure>,
+    /// The last starts by this process; `None` if the container is to be stopped.
+    starts: Option<Starts>,
     /// The time until which reports that contradict the last answer are ignored.
     ignored_until: Option<Instant>,
     /// The last pod on the node that had the container at the time of a report. It is recorded only if containers without a pod are
@@ -127,7 +131,7 @@ impl BaseContainers {
         if let Some(operation) = &container.operation {
             return ContainerStep::Wait(operation.action.progress().to_owned());
         }
-        let Some(shown) = &container.shown else { return container.attempt(ContainerAction::Start, now) };
+        let Some(shown) = &container.shown else { return container.attempt_start(image, now) };
         match shown.state {
             ContainerState::Activated => {
                 let other = container.image.as_ref().map_or(changed, |known| known != image);
@@ -155,7 +159,7 @@ impl BaseContainers {
                     after: MAX_DELAY,
                 }
             }
-            ContainerState::Stopped => container.attempt(ContainerAction::Start, now),
+            ContainerState::Stopped => container.attempt_start(image, now),
             ContainerState::Unresolved | ContainerState::Resolved | ContainerState::Broken => {
                 container.attempt(ContainerAction::Stop, now)
             }
@@ -171,6 +175,7 @@ impl BaseContainers {
         if let Some(operation) = &container.operation {
             return ContainerStep::Wait(operation.action.progress().to_owned());
         }
+        container.starts = None;
         match &container.shown {
             Some(shown) if shown.state != ContainerState::Stopped => {
                 container.attempt(ContainerAction::Stop, now)
@@ -290,7 +295,7 @@ impl BaseContainers {
                     message: String::new(),
                     since: now,
                 });
-                (container.image, container.failure) = (Some(operation.image), None);
+                container.started(operation.image, now);
             }
             ContainerAction::Stop => {
                 (container.shown, container.image) = (None, None);
@@ -324,6 +329,7 @@ impl BaseContainers {
                 || container.shown.is_some()
                 || container.operation.is_some()
                 || container.failure.is_some()
+                || container.starts.as_ref().is_some_and(|starts| starts.count_at(now))
         });
     }
 
@@ -371,6 +377,24 @@ impl BaseContainer {
         }
     }
 
+    /// Returns the step to start the container or, if the base has lost it again and again, to wait until the back-off ends.
+    fn attempt_start(&self, image: &str, now: Instant) -> ContainerStep {
+        match self.starts.as_ref().and_then(|starts| Some((starts.count, starts.delay(image, now)?))) {
+            Some((count, after)) => ContainerStep::Failing {
+                reason: "CrashLoopBackOff".to_owned(),
+                message: format!("the base has lost it {count} times after it was started"),
+                after,
+            },
+            None => self.attempt(ContainerAction::Start, now),
+        }
+    }
+
+    /// Records that an operation has started the container with this image.
+    fn started(&mut self, image: String, now: Instant) {
+        self.starts = Some(Starts::after(self.starts.take(), &image, now));
+        (self.image, self.failure) = (Some(image), None);
+    }
+
     /// Records a failure of an operation. The next attempt follows after a back-off.
     fn fail(&mut self, reason: &str, message: &str, requests: Arc<RequestLog>, now: Instant) {
         let count = self.failure.as_ref().map_or(0, |failure| failure.count);
@@ -411,7 +435,7 @@ impl BaseContainer {
         if let Some(mut operation) = done {
             operation.end(OperationOutcome::Observed);
             if operation.action == ContainerAction::Start {
-                (self.image, self.failure) = (Some(operation.image), None);
+                self.started(operation.image, now);
             }
         }
     }

@@ -7,8 +7,8 @@ use staffetta_driver::RequestLog;
 use staffetta_handler::BackoffPolicy;
 use tokio::time::Instant;
 
-/// The delays after failures of an operation, up to the maximum that kubelets have.
-const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10), MAX_DELAY);
+/// The delays after failures of an operation, and between the starts of a container that disappears, up to the maximum that kubelets have.
+pub(super) const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(10), MAX_DELAY);
 
 /// The maximum delay after a failure of an operation.
 pub(super) const MAX_DELAY: Duration = Duration::from_secs(300);

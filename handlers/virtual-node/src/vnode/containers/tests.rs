@@ -162,6 +162,43 @@ fn failures_are_repeated_ever_later_and_say_why() {
 }
 
 #[test]
+fn a_container_that_the_base_loses_again_and_again_is_started_ever_later() {
+    let (mut now, steady) = (Instant::now(), Duration::from_secs(600));
+    let mut containers = base(&[], now);
+    let start_and_lose = |containers: &mut BaseContainers, image, now: &mut Instant| {
+        containers.sending(&key(), Start, image, *now);
+        containers.answered(Start, &answer("SUCCESS"), *now);
+        *now += STALE_REPORT_WINDOW;
+        containers.report(Vec::new(), *now);
+    };
+    start_and_lose(&mut containers, "a", &mut now);
+    for _ in 0..8 {
+        assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start));
+        let began = now;
+        start_and_lose(&mut containers, "a", &mut now);
+        assert_eq!(containers.start(&key(), "b", false, now), ContainerStep::Send(Start), "another image");
+        while let ContainerStep::Failing { reason, after, .. } = containers.start(&key(), "a", false, now) {
+            assert_eq!(reason, "CrashLoopBackOff");
+            now += after;
+            containers.report(Vec::new(), now);
+        }
+        assert!(now - began <= MAX_DELAY * 11 / 10, "{:?}", now - began);
+        assert!(now > began + STALE_REPORT_WINDOW, "it was started at once");
+    }
+    start_and_lose(&mut containers, "a", &mut now);
+    assert!(matches!(containers.start(&key(), "a", false, now), ContainerStep::Failing { .. }));
+    let mut stopped = base(&[], now);
+    std::mem::swap(&mut stopped.by_key, &mut containers.by_key);
+    assert_eq!(stopped.stop(&key(), now), ContainerStep::Done);
+    assert_eq!(stopped.start(&key(), "a", false, now), ContainerStep::Send(Start), "for another pod");
+    start_and_lose(&mut stopped, "a", &mut now);
+    start_and_lose(&mut stopped, "a", &mut now);
+    now += steady;
+    stopped.report(Vec::new(), now);
+    assert!(stopped.by_key.is_empty());
+}
+
+#[test]
 fn a_changed_image_is_stopped_and_then_started() {
     let now = Instant::now();
     let mut containers = base(&[("cart:1", "ACTIVATED")], now);

@@ -1,0 +1,43 @@
+//! The starts of a container that its base loses again and again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::failure::BACKOFF;
+
+/// The time after which the earlier starts of a container do not count any more: that of kubelets.
+const STEADY: Duration = Duration::from_secs(600);
+
+/// The starts of a container with one image, each less than [`STEADY`] after the one before.
+#[derive(Debug)]
+pub(super) struct Starts {
+    image: String,
+    /// The number of starts.
+    pub(super) count: u32,
+    last: Instant,
+    /// The earliest time of the next start.
+    next: Instant,
+}
+
+impl Starts {
+    /// Returns the starts after a further one, with this image.
+    pub(super) fn after(earlier: Option<Self>, image: &str, now: Instant) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.image == image && earlier.count_at(now));
+        let earlier = earlier.map_or(0, |earlier| earlier.count);
+        // The second start follows at once.
+        let delay = earlier.checked_sub(1).map(|repeated| BACKOFF.requeue_delay(repeated, None));
+        let next = now + delay.unwrap_or_default();
+        Self { image: image.to_owned(), count: earlier.saturating_add(1), last: now, next }
+    }
+
+    /// Returns `true` while these starts count.
+    pub(super) fn count_at(&self, now: Instant) -> bool {
+        now < self.last + STEADY
+    }
+
+    /// Returns the delay before the next start with this image; `None` if it may follow now.
+    pub(super) fn delay(&self, image: &str, now: Instant) -> Option<Duration> {
+        (self.image == image && now < self.next).then(|| self.next - now)
+    }
+}
