@@ -166,7 +166,7 @@ impl BaseBackEnd {
                 })
             }
             ContainerStep::Send(action) => {
-                self.base.follow(Owner::of(&pod.metadata), key, action);
+                self.base.follow(Some(Owner::of(&pod.metadata)), key, action);
                 match requests.collect(self.send(pod, container, action)).await {
                     Ok(()) => {
                         lock(&self.base.containers).sent(key);

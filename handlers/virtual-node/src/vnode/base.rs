@@ -143,10 +143,10 @@ impl Base {
         self.pods().into_iter().filter_map(container).collect()
     }
 
-    /// Records in the tracker an operation that is about to be sent for a pod.
-    pub(super) fn follow(&self, pod: Owner, key: &ContainerKey, action: ContainerAction) {
-        let (tunnel, base) = (Arc::clone(&self.tunnel.name), self.id.clone());
-        let tracked = self.tracker.begin(Operation { tunnel, base, pod, key: key.clone(), action });
+    /// Records in the tracker an operation that is about to be sent, for a pod or without one.
+    pub(super) fn follow(&self, pod: Option<Owner>, key: &ContainerKey, action: ContainerAction) {
+        let (tunnel, base, node) = (Arc::clone(&self.tunnel.name), self.id.clone(), Arc::clone(&self.node));
+        let tracked = self.tracker.begin(Operation { tunnel, base, node, pod, key: key.clone(), action });
         lock(&self.containers).follow(key, tracked);
     }
 

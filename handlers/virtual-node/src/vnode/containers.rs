@@ -79,7 +79,7 @@ struct PendingOperation {
     image: String,
     deadline: Instant,
     requests: Arc<RequestLog>,
-    /// The record of the operation in the tracker; `None` if no pod has requested it.
+    /// The record of the operation in the tracker; `None` until it is [followed](BaseContainers::follow).
     tracked: Option<TrackedOperation>,
 }
 
@@ -224,9 +224,9 @@ impl BaseContainers {
         self.by_key.get(key)?.operation.as_ref()?.tracked.as_ref()
     }
 
-    /// Returns the pod that requested the operation in progress; `None` if there is none.
+    /// Returns the pod that requested the operation in progress; `None` without a pod or an operation.
     pub(super) fn asked_by(&self, key: &ContainerKey) -> Option<Owner> {
-        self.tracked(key).map(|tracked| tracked.pod().clone())
+        self.tracked(key)?.pod().cloned()
     }
 
     /// Records that the tunnel has taken the operation that was being sent.

@@ -12,8 +12,10 @@ pub struct Operation {
     pub tunnel: Arc<str>,
     /// The id of the base.
     pub base: NodeId,
-    /// The pod that requests the operation.
-    pub pod: Owner,
+    /// The name of the node of the base.
+    pub node: Arc<str>,
+    /// The pod that requests the operation; `None` if the module is unloaded because no pod has it.
+    pub pod: Option<Owner>,
     /// The key of the container.
     pub key: ContainerKey,
     /// The action: start or stop.

@@ -31,10 +31,16 @@ impl VnodeSource {
                 containers.sending(&key, ContainerAction::Stop, "", now);
             }
             info!(node = &*base.node, module = %key, "unloading a module that no pod on the node has");
+            base.follow(None, &key, ContainerAction::Stop);
             let call = base.tunnel.tunnel.shutdown_container(&base.id, &pod, &container);
-            if let Ok(Err(error)) = tokio::time::timeout(TUNNEL_LIMIT, call).await {
-                lock(&base.containers).unsent(&key);
-                warn!(node = &*base.node, module = %key, error = causes(&error), "a module that no pod on the node has was not unloaded");
+            match tokio::time::timeout(TUNNEL_LIMIT, call).await {
+                Ok(Ok(())) => lock(&base.containers).sent(&key),
+                Ok(Err(error)) => {
+                    lock(&base.containers).unsent(&key);
+                    warn!(node = &*base.node, module = %key, error = causes(&error), "a module that no pod on the node has was not unloaded");
+                }
+                // It may have been sent: an answer, a report or the time limit ends the operation.
+                Err(_) => {}
             }
         }
     }
@@ -92,6 +98,8 @@ mod tests {
         assert!(containers.under_way().all(|(_, action)| action == ContainerAction::Stop));
         let mut unloaded: Vec<_> = containers.under_way().map(|(key, _)| key.to_string()).collect();
         unloaded.sort();
+        let followed = source.tracker.under_way().into_iter().map(|(_, _, [count, _])| count);
+        assert_eq!(followed.sum::<u64>(), unloaded.len() as u64);
         unloaded
     }
 

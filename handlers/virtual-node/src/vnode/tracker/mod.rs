@@ -22,7 +22,7 @@ pub use self::ended::{EndedOperation, OperationOutcome};
 use self::open::OpenOperations;
 use super::{ContainerAction, HANDLER, Operation};
 use crate::lock::lock;
-use crate::triggers::pod_identity;
+use crate::triggers::{node_identity, pod_identity};
 
 /// The reason of the Event about a stuck operation.
 pub(crate) const STUCK: &str = "OperationStuck";
@@ -73,7 +73,7 @@ impl OperationTracker {
         Self(Arc::new(Tracked { open, ended, recorder, policy }))
     }
 
-    /// Begins to follow an operation that a pod requests: the tunnel is about to be called.
+    /// Begins to follow an operation: the tunnel is about to be called.
     pub(super) fn begin(&self, operation: Operation) -> TrackedOperation {
         let operation = Arc::new(operation);
         let id = lock(&self.0.open).begin(Arc::clone(&operation), Instant::now());
@@ -85,7 +85,7 @@ impl OperationTracker {
         lock(&self.0.open).counts(Instant::now(), self.0.policy.stuck_after)
     }
 
-    /// Reports stuck operations as Events on their pods, until the returned future is dropped.
+    /// Reports stuck operations as Events on their pods, or on the node if there is no pod, until the returned future is dropped.
     pub async fn inspect(&self) -> Infallible {
         let mut ticks = tokio::time::interval(self.0.policy.inspection_interval);
         loop {
@@ -94,7 +94,8 @@ impl OperationTracker {
             let TrackerPolicy { stuck_after, repeat_after, .. } = self.0.policy;
             let stuck = lock(&self.0.open).stuck(now, stuck_after, repeat_after);
             for (operation, text) in stuck {
-                let regarding = pod_identity(&operation.pod);
+                let node = || node_identity(&operation.node);
+                let regarding = operation.pod.as_ref().map_or_else(node, pod_identity);
                 let note = EventNote { handler: HANDLER, regarding, warning: true, reason: STUCK, text };
                 self.0.recorder.record(note);
             }
@@ -110,9 +111,9 @@ pub(super) struct TrackedOperation {
 }
 
 impl TrackedOperation {
-    /// Returns the pod that requested the operation.
-    pub(super) fn pod(&self) -> &Owner {
-        &self.operation.pod
+    /// Returns the pod that requested the operation; `None` if no pod did.
+    pub(super) fn pod(&self) -> Option<&Owner> {
+        self.operation.pod.as_ref()
     }
 
     /// Records that the tunnel has taken the request.
@@ -130,8 +131,9 @@ impl TrackedOperation {
         let Tracked { open, ended: receiver, .. } = &*self.tracker.0;
         let ended = lock(open).end(self.id, outcome, Instant::now());
         if let Some(ended) = ended {
-            let Operation { tunnel, base, pod, key, action } = &*ended.operation;
-            debug!(handler = HANDLER, %tunnel, %base, namespace = pod.namespace, name = pod.name, uid = %pod.uid, module = %key,
+            let Operation { tunnel, base, node, pod, key, action } = &*ended.operation;
+            let (namespace, name) = pod.as_ref().map(|pod| (&*pod.namespace, &*pod.name)).unzip();
+            debug!(handler = HANDLER, %tunnel, %base, %node, namespace, name, uid = pod.as_ref().map(|pod| pod.uid.as_str()), module = %key,
                 action = action_name(*action), outcome = ended.outcome.name(), took_s = ended.took.as_secs_f64(),
                 since_sent_s = ended.since_sent.map(|time| time.as_secs_f64()), "an operation on a module ended");
             receiver(&ended);
@@ -176,9 +178,9 @@ pub(crate) mod tests {
     }
 
     pub(super) fn operation(key: &str, action: ContainerAction) -> Operation {
-        let pod = Owner { namespace: "default".into(), name: "web".into(), uid: "u".into() };
-        let base = "b-1".parse().unwrap();
-        Operation { tunnel: "http".into(), base, pod, key: key.into(), action }
+        let pod = Some(Owner { namespace: "default".into(), name: "web".into(), uid: "u".into() });
+        let (base, node) = ("b-1".parse().unwrap(), "vnode.b-1.dev".into());
+        Operation { tunnel: "http".into(), base, node, pod, key: key.into(), action }
     }
 
     #[tokio::test(start_paused = true)]
@@ -207,6 +209,19 @@ pub(crate) mod tests {
         tokio::time::sleep(policy.repeat_after * 2).await;
         assert!(lock(&texts.0).len() == 2 && tracker.under_way().is_empty());
         inspection.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_operation_that_no_pod_requested_is_an_event_on_its_node() {
+        let texts = Texts::default();
+        let tracker = OperationTracker::new(TrackerPolicy::default(), Recorder::new(texts.clone()), |_| {});
+        let _cart = tracker.begin(Operation { pod: None, ..operation("cart:1", ContainerAction::Stop) });
+        let _ = tokio::time::timeout(Duration::from_secs(90), tracker.inspect()).await;
+        let reported = lock(&texts.0).clone();
+        assert!(
+            reported.len() == 1 && reported[0].starts_with("vnode.b-1.dev OperationStuck "),
+            "{reported:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
