@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -17,14 +19,19 @@ use tracing::{debug, warn};
 /// The maximum number of concurrent connections of all bases. A further connection closes the oldest one.
 const CONNECTIONS: usize = 256;
 
-/// The maximum number of concurrent connections from one address. A further connection closes the oldest one from there.
-const CONNECTIONS_PER_ADDRESS: usize = 8;
+/// The maximum number of concurrent connections from one address, which may be that of a proxy in front of many bases. A further connection
+/// closes the oldest one from there.
+const CONNECTIONS_PER_ADDRESS: usize = 32;
 
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// The maximum lifetime of a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The time after which connections that have arrived meanwhile are accepted together. To wake up for a heartbeat alone takes more CPU time
+/// than to process it.
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
@@ -35,33 +42,48 @@ pub(super) async fn serve<F: Future<Output = Response<String>> + Send + 'static>
     listener: TcpListener,
     respond: impl Fn(IpAddr, Request<Incoming>) -> F + Clone + Send + 'static,
 ) -> Infallible {
-    // The oldest connection first.
-    let mut connections: VecDeque<(IpAddr, AbortOnDropHandle<()>)> = VecDeque::new();
+    let mut connections = Connections::default();
     loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let peer = peer.ip().to_canonical();
-                connections.retain(|(_, connection)| !connection.is_finished());
-                if connections.iter().filter(|(of, _)| *of == peer).count() >= CONNECTIONS_PER_ADDRESS
-                    && let Some(oldest) = connections.iter().position(|(of, _)| *of == peer)
-                {
-                    connections.remove(oldest);
-                } else if connections.len() >= CONNECTIONS {
-                    connections.pop_front();
+        let mut accepted = Poll::Ready(listener.accept().await);
+        while let Poll::Ready(connection) = accepted {
+            match connection {
+                Ok((stream, peer)) => {
+                    let peer = peer.ip().to_canonical();
+                    connections.add(peer, serve_one(stream, peer, respond.clone()));
                 }
-                let serving = connection(stream, peer, respond.clone());
-                connections.push_back((peer, AbortOnDropHandle::new(tokio::spawn(serving))));
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection of a base");
+                    tokio::time::sleep(ACCEPT_DELAY).await;
+                }
             }
-            Err(error) => {
-                warn!(%error, "cannot accept a connection of a base");
-                tokio::time::sleep(ACCEPT_DELAY).await;
-            }
+            accepted = poll_fn(|context| Poll::Ready(listener.poll_accept(context))).await;
         }
+        tokio::time::sleep(ACCEPT_INTERVAL).await;
+    }
+}
+
+/// The connections that are being served, the oldest first. They close when this is dropped.
+#[derive(Default)]
+struct Connections(VecDeque<(IpAddr, AbortOnDropHandle<()>)>);
+
+impl Connections {
+    /// Adds a connection from `peer`, and closes another one if there are too many.
+    fn add(&mut self, peer: IpAddr, serving: impl Future<Output = ()> + Send + 'static) {
+        let Self(connections) = self;
+        connections.retain(|(_, connection)| !connection.is_finished());
+        if connections.iter().filter(|(of, _)| *of == peer).count() >= CONNECTIONS_PER_ADDRESS
+            && let Some(oldest) = connections.iter().position(|(of, _)| *of == peer)
+        {
+            connections.remove(oldest);
+        } else if connections.len() >= CONNECTIONS {
+            connections.pop_front();
+        }
+        connections.push_back((peer, AbortOnDropHandle::new(tokio::spawn(serving))));
     }
 }
 
 /// Serves one request and closes the connection, so that idle connections of bases take no place.
-async fn connection<F: Future<Output = Response<String>>>(
+async fn serve_one<F: Future<Output = Response<String>>>(
     stream: TcpStream,
     peer: IpAddr,
     respond: impl Fn(IpAddr, Request<Incoming>) -> F,
@@ -110,7 +132,7 @@ mod tests {
         let started = Instant::now();
         let mut other = connect("127.0.0.2:0", address).await;
         let mut idle = Vec::new();
-        for _ in 0..CONNECTIONS + CONNECTIONS_PER_ADDRESS {
+        for _ in 0..CONNECTIONS_PER_ADDRESS * 2 {
             idle.push(connect("127.0.0.1:0", address).await);
         }
         let _ = idle[0].read(&mut [0]).await;
