@@ -136,8 +136,8 @@ impl MachineReaders {
     /// another process acts for the node.
     fn trigger_orphaned_nodes(&self) {
         let Shared { cluster, node_store, config, .. } = &*self.0;
-        for name in cluster.nodes_of(self.0.node_owner(), |name| node_store.contains(name)) {
-            if config.source.may_act(&name) {
+        for name in cluster.nodes_of(self.0.node_owner(), |_| false) {
+            if !node_store.contains(&name) && config.source.may_act(&name) {
                 node_store.notifier.node_due(&name);
             }
         }

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -31,7 +30,10 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time after which connections that have arrived meanwhile are accepted together. To wake up for a heartbeat alone takes more CPU time
 /// than to process it.
-const ACCEPT_INTERVAL: Duration = Duration::from_millis(50);
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The number of connections that are accepted before those accepted are served. More from one address would close each other.
+const BATCH: usize = CONNECTIONS_PER_ADDRESS / 2;
 
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
@@ -44,7 +46,7 @@ pub(super) async fn serve<F: Future<Output = Response<String>> + Send + 'static>
 ) -> Infallible {
     let mut connections = Connections::default();
     loop {
-        let mut accepted = Poll::Ready(listener.accept().await);
+        let (mut accepted, mut count) = (Poll::Ready(listener.accept().await), 0);
         while let Poll::Ready(connection) = accepted {
             match connection {
                 Ok((stream, peer)) => {
@@ -56,7 +58,11 @@ pub(super) async fn serve<F: Future<Output = Response<String>> + Send + 'static>
                     tokio::time::sleep(ACCEPT_DELAY).await;
                 }
             }
-            accepted = poll_fn(|context| Poll::Ready(listener.poll_accept(context))).await;
+            count += 1;
+            if count % BATCH == 0 {
+                tokio::task::yield_now().await;
+            }
+            accepted = listener.poll_accept(&mut Context::from_waker(Waker::noop()));
         }
         tokio::time::sleep(ACCEPT_INTERVAL).await;
     }
@@ -144,6 +150,24 @@ mod tests {
             started.elapsed() < CONNECTION_TIMEOUT / 2,
             "the oldest one was closed by its time limit only"
         );
+    }
+
+    #[tokio::test]
+    async fn reports_that_arrive_together_from_one_address_are_all_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut reports = Vec::new();
+        for _ in 0..CONNECTIONS_PER_ADDRESS * 3 {
+            let mut report = connect("127.0.0.1:0", address).await;
+            report.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+            reports.push(report);
+        }
+        let _serving = AbortOnDropHandle::new(tokio::spawn(serve(listener, name_peer)));
+        for mut report in reports {
+            let mut answer = String::new();
+            report.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.ends_with("127.0.0.1"), "{answer}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -125,6 +125,7 @@ impl BaseBackEnd {
     /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
+        lock(&self.base.containers).forget_starts(&key);
         let kept = self.base.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
         if kept {
             return Ok(PodProgress::Done);

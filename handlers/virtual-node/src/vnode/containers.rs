@@ -45,7 +45,7 @@ struct BaseContainer {
     operation: Option<PendingOperation>,
     /// The last failed operation, until the container is started.
     failure: Option<OperationFailure>,
-    /// The last starts by this process; `None` if the container is to be stopped.
+    /// The last starts by this process; `None` if there was none since a pod did not want the container any more, or another image.
     starts: Option<Starts>,
     /// The time until which reports that contradict the last answer are ignored.
     ignored_until: Option<Instant>,
@@ -138,6 +138,7 @@ impl BaseContainers {
                 if other {
                     // An image that is not known stays another one, whatever the status of the pod shows then.
                     container.image.get_or_insert_default();
+                    container.starts = None;
                     return container.attempt(ContainerAction::Stop, now);
                 }
                 container.image = Some(image.to_owned());
@@ -166,6 +167,13 @@ impl BaseContainers {
         }
     }
 
+    /// Forgets the earlier starts of a container that a pod does not want any more, so that those for another pod do not wait for them.
+    pub(super) fn forget_starts(&mut self, key: &ContainerKey) {
+        if let Some(container) = self.by_key.get_mut(key) {
+            container.starts = None;
+        }
+    }
+
     /// Returns the next step towards removing this container from the base.
     pub(super) fn stop(&mut self, key: &ContainerKey, now: Instant) -> ContainerStep {
         if let Some(wait) = self.obstacle() {
@@ -175,7 +183,6 @@ impl BaseContainers {
         if let Some(operation) = &container.operation {
             return ContainerStep::Wait(operation.action.progress().to_owned());
         }
-        container.starts = None;
         match &container.shown {
             Some(shown) if shown.state != ContainerState::Stopped => {
                 container.attempt(ContainerAction::Stop, now)
@@ -377,12 +384,12 @@ impl BaseContainer {
         }
     }
 
-    /// Returns the step to start the container or, if the base has lost it again and again, to wait until the back-off ends.
+    /// Returns the step to start the container or, if it does not stay loaded, to wait until the back-off ends.
     fn attempt_start(&self, image: &str, now: Instant) -> ContainerStep {
-        match self.starts.as_ref().and_then(|starts| Some((starts.count, starts.delay(image, now)?))) {
+        match self.starts.as_ref().and_then(|starts| starts.delay(image, now)) {
             Some((count, after)) => ContainerStep::Failing {
                 reason: "CrashLoopBackOff".to_owned(),
-                message: format!("the base has lost it {count} times after it was started"),
+                message: format!("the base has started it {count} times, and it did not stay loaded"),
                 after,
             },
             None => self.attempt(ContainerAction::Start, now),

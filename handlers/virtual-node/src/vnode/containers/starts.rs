@@ -1,4 +1,4 @@
-//! The starts of a container that its base loses again and again.
+//! The starts of a container that does not stay loaded.
 
 use std::time::Duration;
 
@@ -13,8 +13,7 @@ const STEADY: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Starts {
     image: String,
-    /// The number of starts.
-    pub(super) count: u32,
+    count: u32,
     last: Instant,
     /// The earliest time of the next start.
     next: Instant,
@@ -36,8 +35,8 @@ impl Starts {
         now < self.last + STEADY
     }
 
-    /// Returns the delay before the next start with this image; `None` if it may follow now.
-    pub(super) fn delay(&self, image: &str, now: Instant) -> Option<Duration> {
-        (self.image == image && now < self.next).then(|| self.next - now)
+    /// Returns the number of starts and the delay before the next one with this image; `None` if it may follow now.
+    pub(super) fn delay(&self, image: &str, now: Instant) -> Option<(u32, Duration)> {
+        (self.image == image && now < self.next).then(|| (self.count, self.next - now))
     }
 }

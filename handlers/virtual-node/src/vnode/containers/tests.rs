@@ -161,41 +161,55 @@ fn failures_are_repeated_ever_later_and_say_why() {
     assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start), "it is forgotten");
 }
 
+/// Starts the container with this image, lets the base lose it at once, and returns the time from this start to the next possible one.
+fn start_and_lose(containers: &mut BaseContainers, image: &str, now: &mut Instant) -> Duration {
+    let began = *now;
+    containers.sending(&key(), Start, image, *now);
+    containers.answered(Start, &answer("SUCCESS"), *now);
+    *now += STALE_REPORT_WINDOW;
+    containers.report(Vec::new(), *now);
+    while let ContainerStep::Failing { reason, after, .. } = containers.start(&key(), image, false, *now) {
+        assert_eq!(reason, "CrashLoopBackOff");
+        *now += after;
+        containers.report(Vec::new(), *now);
+    }
+    assert_eq!(containers.start(&key(), image, false, *now), ContainerStep::Send(Start));
+    *now - began
+}
+
 #[test]
 fn a_container_that_the_base_loses_again_and_again_is_started_ever_later() {
-    let (mut now, steady) = (Instant::now(), Duration::from_secs(600));
+    let mut now = Instant::now();
     let mut containers = base(&[], now);
-    let start_and_lose = |containers: &mut BaseContainers, image, now: &mut Instant| {
-        containers.sending(&key(), Start, image, *now);
-        containers.answered(Start, &answer("SUCCESS"), *now);
-        *now += STALE_REPORT_WINDOW;
-        containers.report(Vec::new(), *now);
-    };
-    start_and_lose(&mut containers, "a", &mut now);
-    for _ in 0..8 {
-        assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start));
-        let began = now;
-        start_and_lose(&mut containers, "a", &mut now);
-        assert_eq!(containers.start(&key(), "b", false, now), ContainerStep::Send(Start), "another image");
-        while let ContainerStep::Failing { reason, after, .. } = containers.start(&key(), "a", false, now) {
-            assert_eq!(reason, "CrashLoopBackOff");
-            now += after;
-            containers.report(Vec::new(), now);
-        }
-        assert!(now - began <= MAX_DELAY * 11 / 10, "{:?}", now - began);
-        assert!(now > began + STALE_REPORT_WINDOW, "it was started at once");
+    assert_eq!(start_and_lose(&mut containers, "a", &mut now), STALE_REPORT_WINDOW);
+    for seconds in [10, 20, 40, 80, 160, 300, 300] {
+        let (delay, usual) = (start_and_lose(&mut containers, "a", &mut now), Duration::from_secs(seconds));
+        assert!(delay >= usual * 9 / 10 && delay <= usual * 11 / 10, "{delay:?} instead of {usual:?}");
     }
-    start_and_lose(&mut containers, "a", &mut now);
-    assert!(matches!(containers.start(&key(), "a", false, now), ContainerStep::Failing { .. }));
-    let mut stopped = base(&[], now);
-    std::mem::swap(&mut stopped.by_key, &mut containers.by_key);
-    assert_eq!(stopped.stop(&key(), now), ContainerStep::Done);
-    assert_eq!(stopped.start(&key(), "a", false, now), ContainerStep::Send(Start), "for another pod");
-    start_and_lose(&mut stopped, "a", &mut now);
-    start_and_lose(&mut stopped, "a", &mut now);
-    now += steady;
-    stopped.report(Vec::new(), now);
-    assert!(stopped.by_key.is_empty());
+    now += Duration::from_secs(600);
+    assert_eq!(start_and_lose(&mut containers, "a", &mut now), STALE_REPORT_WINDOW, "it ran for long");
+    now += Duration::from_secs(600);
+    containers.report(Vec::new(), now);
+    assert!(containers.by_key.is_empty());
+}
+
+#[test]
+fn another_image_and_another_pod_do_not_wait_for_the_starts_before() {
+    let mut now = Instant::now();
+    let mut containers = base(&[], now);
+    let mut lose = |containers: &mut BaseContainers, image| start_and_lose(containers, image, &mut now);
+    lose(&mut containers, "a");
+    assert!(lose(&mut containers, "a") > STALE_REPORT_WINDOW);
+    assert_eq!(lose(&mut containers, "b"), STALE_REPORT_WINDOW);
+    assert_eq!(lose(&mut containers, "a"), STALE_REPORT_WINDOW, "the image of before");
+    containers.forget_starts(&key());
+    assert_eq!(lose(&mut containers, "a"), STALE_REPORT_WINDOW);
+    containers.sending(&key(), Start, "a", now);
+    containers.answered(Start, &answer("SUCCESS"), now);
+    assert_eq!(containers.start(&key(), "b", false, now), ContainerStep::Send(Stop));
+    containers.sending(&key(), Stop, "", now);
+    containers.answered(Stop, &answer("SUCCESS"), now);
+    assert_eq!(containers.start(&key(), "a", false, now), ContainerStep::Send(Start), "there and back");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use crate::vnode::Operation;
 /// An operation on a container that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedOperation {
-    /// The operation: base, pod, container and action.
+    /// The operation: base, container and action, and the pod if there is one.
     pub operation: Arc<Operation>,
     /// The outcome of the operation.
     pub outcome: OperationOutcome,
-    /// The time from the request of the pod to the end of the operation.
+    /// The time from the decision on the operation to its end.
     pub took: Duration,
     /// The time from when the tunnel took the request to the end of the operation; `None` if it had not confirmed that.
     pub since_sent: Option<Duration>,
