@@ -310,6 +310,26 @@ mod tests {
         assert_eq!(stopped, [ContainerAction::Stop]);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_new_pod_does_not_wait_for_a_module_that_did_not_stay_loaded_for_the_one_before() {
+        let World { back_end, .. } = world();
+        let request = request(&["cart"]);
+        let started = json!({ "containerKey": "cart", "result": "SUCCESS", "reason": "", "message": "" });
+        let started = serde_json::from_value(started).unwrap();
+        let mut progress = back_end.apply(&request).await.unwrap();
+        while matches!(progress, PodProgress::Working { .. }) {
+            back_end.base.answered(ContainerAction::Start, &started);
+            tokio::time::advance(POLL).await;
+            back_end.base.report(Vec::new());
+            progress = back_end.apply(&request).await.unwrap();
+        }
+        assert!(matches!(progress, PodProgress::Failing { .. }), "{progress:?}");
+        let (owner, pod) = (Owner::of(&request.pod.metadata), Some(Arc::clone(&request.pod)));
+        back_end.remove(&PodRemoval { owner, pod, workload: None }).await.unwrap();
+        back_end.apply(&request).await.unwrap();
+        assert_eq!(lock(&back_end.base.containers).under_way().count(), 1);
+    }
+
     #[tokio::test]
     async fn the_end_of_what_is_under_way_on_a_base_that_is_lost_is_not_known_and_nothing_begins_there() {
         let World { back_end, ended, .. } = world();
