@@ -15,9 +15,11 @@ use super::operation::ContainerAction;
 use super::tracker::{OperationOutcome, TrackedOperation};
 use failure::{MAX_DELAY, OperationFailure};
 use starts::Starts;
+pub(super) use step::ContainerStep;
 
 mod failure;
 mod starts;
+mod step;
 
 /// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
 const STALE_REPORT_WINDOW: Duration = Duration::from_secs(5);
@@ -81,26 +83,6 @@ struct PendingOperation {
     requests: Arc<RequestLog>,
     /// The record of the operation in the tracker; `None` until it is [followed](BaseContainers::follow).
     tracked: Option<TrackedOperation>,
-}
-
-/// The next step for a container.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum ContainerStep {
-    /// The container is in the desired state: nothing is to be done.
-    Done,
-    /// Wait for the base. The text describes the current step, for messages.
-    Wait(String),
-    /// The last operation failed, or the container is deactivated. Check again after the delay `after`.
-    Failing {
-        /// The reason of the failure, as one word in CamelCase.
-        reason: String,
-        /// The message about the failure, for people.
-        message: String,
-        /// The delay before the next check, which repeats a failed operation.
-        after: Duration,
-    },
-    /// Send this operation now.
-    Send(ContainerAction),
 }
 
 impl BaseContainers {
