@@ -14,7 +14,7 @@ use crate::{PROGRAM, ROOT, files, sources, text};
 /// The beginnings of commands that no test runs as they are, each with the test or the line of a script that runs the same otherwise.
 const ELSEWHERE: [(&str, &str); 22] = [
     ("\"$EDITOR\" ", "nothing_is_missing_in_the_configuration_of_a_preset"),
-    ("cargo build --manifest-path examples/outside/", OUTSIDE),
+    ("cargo build --package outside", "cargo test --workspace --no-fail-fast"),
     ("cargo devstack", "cargo devstack -- --once"),
     ("STAFFETTA_YANG_DIR=... cargo test ", "step yang prepare_yang"),
     ("cargo test --features simulated --test openstack ", "run_tests \"${flags[@]}\""),
@@ -61,7 +61,7 @@ pub(crate) const FOLLOWED: [&[&str]; 4] = [
 
 /// The beginnings of calls of the program.
 const CALLS: [&str; 4] =
-    ["staffetta ", "kubectl staffetta ", "cargo run --release -- ", "examples/outside/target/debug/outside "];
+    ["staffetta ", "kubectl staffetta ", "cargo run --release -- ", "target/debug/outside "];
 
 /// The command without the variables that are set for it.
 fn without_variables(command: &str) -> &str {
@@ -119,8 +119,8 @@ impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        fs::create_dir_all(path("examples/outside/target/debug")).unwrap();
-        for name in ["staffetta", "kubectl-staffetta", "examples/outside/target/debug/outside"] {
+        fs::create_dir_all(path("target/debug")).unwrap();
+        for name in ["staffetta", "kubectl-staffetta", "target/debug/outside"] {
             symlink(PROGRAM, path(name)).unwrap();
         }
         let scripts = [
@@ -211,7 +211,7 @@ fn every_command_of_the_readme_and_of_the_book_is_run_by_a_test() {
 
 /// The sources of the tests and the scripts of CI, without this file.
 fn runners() -> String {
-    let tests = sources(&["tests"]).into_iter().filter(|file| !file.ends_with("docs/calls.rs"));
+    let tests = sources(&["tests", "examples"]).into_iter().filter(|file| !file.ends_with("docs/calls.rs"));
     let tests = tests.map(|file| fs::read_to_string(file).unwrap());
     tests.chain([text(".ci/run"), text("devstack/real/test")]).collect()
 }

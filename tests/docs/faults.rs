@@ -15,7 +15,7 @@ fn named_tests() -> BTreeSet<String> {
 
 #[test]
 fn every_fault_names_a_test_that_exists() {
-    let files = sources(&["src", "tests", "handlers", "drivers", "devstack"]);
+    let files = sources(&["src", "tests", "handlers", "drivers", "devstack", "examples"]);
     let code: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let tests = named_tests();
     assert!(tests.len() > 100, "the tables were read");
@@ -26,7 +26,7 @@ fn every_fault_names_a_test_that_exists() {
 #[test]
 fn every_test_of_a_fault_is_named_by_a_row() {
     let named = named_tests();
-    for folder in ["tests/faults", "tests/leadership", "tests/simulated"] {
+    for folder in ["tests/program/faults", "tests/program/leadership", "tests/simulated"] {
         let files = sources(&[folder]);
         let code: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
         let tests: Vec<_> = tests_in(&code).collect();

@@ -8,8 +8,7 @@ use crate::cargo;
 
 #[test]
 fn the_version_of_kubernetes_is_chosen_by_the_program_of_an_author_and_by_no_library() {
-    let manifest = "examples/outside/Cargo.toml";
-    let tree = ["tree", "--locked", "--offline", "--manifest-path", manifest, "--prefix", "depth"];
+    let tree = ["tree", "--locked", "--offline", "--package", "outside", "--prefix", "depth"];
     let tree = cargo(&[&tree[..], &["--edges", "features", "--invert", "k8s-openapi"]].concat());
     let (_, users) = tree.split_once("1k8s-openapi feature \"v1_33\"\n").unwrap();
     let users: Vec<_> = users.lines().take_while(|line| !line.starts_with('1')).collect();

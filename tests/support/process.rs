@@ -24,7 +24,7 @@ pub(crate) struct Process {
 }
 
 /// A configuration with simulated drivers.
-pub(crate) const SIMULATED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/etc/simulated.toml"));
+pub(crate) const SIMULATED: &str = include_str!("../../etc/simulated.toml");
 
 /// The configuration, with simulated drivers unless it names drivers.
 fn simulated(configuration: &str) -> String {
