@@ -415,4 +415,4 @@ fn spread(wait: Duration, name: &str, round: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason, Uid};
-use staffetta_handler::{Failure, causes};
+use staffetta_handler::{EventNote, Failure, causes};
 
 use crate::error::{REFUSED, VirtualNodeError};
 use crate::machine::Machine;
@@ -15,7 +15,7 @@ use crate::node::{MachineView, NodeObject};
 use crate::pod::{Change, PodFacts, PodObservation, PodTask, decide, form, node_of, patch, status};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
-use crate::triggers::PodDue;
+use crate::triggers::{PodDue, pod_identity};
 
 /// The number of consecutive steps for a pod that a reachable machine must leave unanswered before the failure is
 /// reported.
@@ -172,7 +172,9 @@ impl Shared {
                 Ok(Step::Working(state))
             }
             Ok(PodProgress::Failing { reason, message, poll_after }) => {
-                Err(VirtualNodeError::Failing { reason, message, poll_after })
+                let error = VirtualNodeError::Failing { reason, message, poll_after };
+                self.note_failing(owner, &error);
+                Err(error)
             }
             Err(error) if self.is_tolerated(owner, machine, &error) => {
                 self.wake(owner, machine, self.config.policy.poll_interval);
@@ -195,9 +197,10 @@ impl Shared {
 
     /// Records that the pod is deployed with its current specification. Returns `true` if an Event should be published:
     /// the deployment is new, or another Event about it was published before.
-    fn is_news(&self, owner: &Owner, pod: &Pod) -> bool {
+    pub(super) fn is_news(&self, owner: &Owner, pod: &Pod) -> bool {
         let mut record = self.records.entry(owner.uid.clone()).or_default();
         let known = record.applied.replace(form(pod)).is_some() || is_running(pod);
+        record.failure = None;
         record.reported.take().is_some() || !known
     }
 
@@ -261,6 +264,17 @@ impl Shared {
             let reason = if misdescribed { EventReason::Misdescribed } else { EventReason::Waits };
             self.report(owner, reason, text);
         }
+    }
+
+    /// Publishes an Event about a failure that the machine reported, unless the last one had the same reason. The chain alone would report a
+    /// deployment late that fails again and again, because each repeated step succeeds at first.
+    fn note_failing(&self, owner: &Owner, error: &VirtualNodeError) {
+        let reason = error.reason();
+        if self.records.entry(owner.uid.clone()).or_default().failure.replace(reason) == Some(reason) {
+            return;
+        }
+        let (handler, regarding, text) = (self.config.handler, pod_identity(owner), causes(error));
+        self.config.recorder.record(EventNote { handler, regarding, warning: true, reason, text });
     }
 
     /// Publishes an Event if the pod has got ephemeral containers, which no machine supports. They are ignored.

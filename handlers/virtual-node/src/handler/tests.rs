@@ -26,6 +26,7 @@ use crate::metrics::VirtualNodeMetricsRegistry;
 use crate::node::{CLUSTER_LABEL, NodeHealth, NodeObject, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
+use crate::reader::tests::Heard;
 use crate::recorder::EventReason;
 use crate::shared::PodRecord;
 use crate::source::NodeSource;
@@ -248,6 +249,30 @@ async fn the_former_workload_of_a_pod_that_is_being_replaced_is_not_lost() {
         let record = shared.records.get(&owner.uid).unwrap();
         assert_eq!((record.reported, record.workload_seen), (Some(EventReason::Replaced), false));
     }
+}
+
+#[tokio::test]
+async fn a_failure_that_a_machine_reports_is_told_at_once_and_once_until_the_pod_is_deployed() {
+    let heard = Heard::default();
+    let handler =
+        VirtualNodes::new(Dependencies { recorder: Recorder::new(heard.clone()), ..dependencies() });
+    let shared = handler.shared();
+    shared.node_store.add_or_update(NodeSpec::bare("r1"));
+    let machine = shared.node_store.get("r1").unwrap();
+    let owner = Owner { namespace: "default".into(), name: "web".into(), uid: "u1".into() };
+    let step = |progress| shared.step(&owner, &machine, Ok(progress), VirtualNodeError::Apply).is_ok();
+    let fail = || {
+        let (reason, message) = ("InstallFailed".into(), "not signed".into());
+        step(PodProgress::Failing { reason, message, poll_after: Duration::from_secs(2) })
+    };
+    assert!(!fail());
+    assert_eq!(heard.taken(), [("InstallFailed", "deploy the pod: InstallFailed: not signed".to_owned())]);
+    assert!(step(PodProgress::Working { state: "installing".into(), poll_after: Duration::from_secs(1) }));
+    assert!(!fail());
+    assert_eq!(heard.taken(), []);
+    shared.is_news(&owner, &Pod::default());
+    assert!(!fail());
+    assert_eq!(heard.taken().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,7 +80,7 @@ async fn nodes_without_a_machine_are_looked_at_by_the_process_that_acts_for_them
 
 /// A recorder that keeps the Events.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<EventNote>>>);
+pub(crate) struct Heard(Arc<Mutex<Vec<EventNote>>>);
 
 impl EventRecorder for Heard {
     fn record(&self, note: EventNote) {
@@ -92,6 +92,11 @@ impl Heard {
     /// Returns the Events of the next minutes, as reasons and texts.
     async fn in_minutes(&self, minutes: u64) -> Vec<(&'static str, String)> {
         tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
+        self.taken()
+    }
+
+    /// Returns the Events since the last call, as reasons and texts.
+    pub(crate) fn taken(&self) -> Vec<(&'static str, String)> {
         self.0.lock().unwrap().drain(..).map(|note| (note.reason, note.text)).collect()
     }
 }
