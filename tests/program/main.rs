@@ -8,6 +8,7 @@ mod kubectl;
 #[path = "../support/process.rs"]
 mod process;
 
+mod end_to_end;
 mod faults;
 #[cfg(feature = "iosxe")]
 mod iosxe;

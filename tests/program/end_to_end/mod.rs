@@ -2,29 +2,21 @@
 //! rolled out and deleted, and leave nothing behind. The same test runs on the embedded server with the controllers of the
 //! devstack, and on a real Kubernetes with its own controllers.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 #[cfg(feature = "ec2")]
-#[path = "end_to_end/ec2.rs"]
 mod ec2;
-#[path = "support/kubectl.rs"]
-mod kubectl;
-#[path = "end_to_end/prefixes.rs"]
 mod prefixes;
-#[path = "support/process.rs"]
-mod process;
-#[path = "support/stack.rs"]
+#[path = "../../support/stack.rs"]
 mod stack;
-#[path = "end_to_end/webhook.rs"]
 mod webhook;
 
 use std::path::Path;
 
-use kubectl::Kubectl;
 use stack::{Sight, Stack};
 use staffetta_apiserver::testing::real_kubeconfig;
 use staffetta_apiserver::{ApiServer, Options};
 use staffetta_cluster::Parts;
+
+use crate::kubectl::Kubectl;
 
 const MANIFEST: &str = r"
 apiVersion: apps/v1
