@@ -88,29 +88,15 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Watches only the objects of kind `K` whose fields match `selector`, such as `spec.nodeName=node-1`. If another handler uses this
-    /// kind with another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only
-    /// earlier calls of [`on`](Self::on) and [`index`](Self::index) are affected.
+    /// Watches only the objects of kind `K` that match the selectors which `set` sets in the [`Kind`]. If another handler uses this kind with
+    /// another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only earlier calls of
+    /// [`on`](Self::on) and [`index`](Self::index) are affected.
     #[must_use]
-    pub fn field_selector<K: 'static>(mut self, selector: &str) -> Self {
-        self.kinds_of::<K>().for_each(|kind| kind.field_selector = Some(selector.to_owned()));
-        self
-    }
-
-    /// Watches only the objects of kind `K` whose labels match `selector`, such as `app=web`. If another handler uses this kind with
-    /// another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only earlier calls
-    /// of [`on`](Self::on) and [`index`](Self::index) are affected.
-    #[must_use]
-    pub fn label_selector<K: 'static>(mut self, selector: &str) -> Self {
-        self.kinds_of::<K>().for_each(|kind| kind.label_selector = Some(selector.to_owned()));
-        self
-    }
-
-    /// Returns each registered [`Kind`] whose objects have the Rust type `K`.
-    fn kinds_of<K: 'static>(&mut self) -> impl Iterator<Item = &mut Kind> {
+    pub fn select<K: 'static>(mut self, set: impl Fn(&mut Kind)) -> Self {
         let routes = self.routes.iter_mut().filter_map(|route| route.kind.as_mut());
         let kinds = routes.chain(self.indexes.iter_mut().map(|index| &mut index.kind));
-        kinds.filter(|kind| kind.type_id == TypeId::of::<K>())
+        kinds.filter(|kind| kind.type_id == TypeId::of::<K>()).for_each(set);
+        self
     }
 
     /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler that runs in the same
