@@ -69,7 +69,7 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     let metrics = OperationMetrics::clone(&*setup.shared(|| Ok(OperationMetrics::default()))?);
     let counted = metrics.clone();
     let tracker = OperationTracker::new(TrackerPolicy::default(), setup.recorder.clone(), move |ended| {
-        counted.count(ended)
+        counted.count(ended);
     });
     metrics.read(&tunnels, &tracker);
     let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;

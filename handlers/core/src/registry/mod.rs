@@ -120,9 +120,10 @@ impl DriverTrait {
     /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes.
     fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
         let entry = self.drivers.get(name).ok_or_else(|| {
-            let (option, known) = (self.option(), join(self.drivers.keys()));
+            let wanted = if self.has_option { self.option() } else { self.alias.clone() };
+            let known = join(self.drivers.keys());
             SetupError::Invalid(format!(
-                "there is no driver `{name}` for `{option}`; the drivers are {known}"
+                "there is no driver `{name}` for `{wanted}`; the drivers are {known}"
             ))
         })?;
         let Some(plan) = &setup.plan else { return (entry.build)(setup) };

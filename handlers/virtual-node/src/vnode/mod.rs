@@ -163,7 +163,7 @@ impl Vnode {
             .registration()
             .index::<Lease>(leases)
             .select::<Pod>(|kind| {
-                kind.label_selector = Some(format!("{}={}", marks::COMPONENT, marks::COMPONENT_POD))
+                kind.label_selector = Some(format!("{}={}", marks::COMPONENT, marks::COMPONENT_POD));
             })
             .select::<Lease>(|kind| kind.label_selector = Some(selector.join(",")))
             .join(PeerBaselines::new(peers).registration().erase())
