@@ -21,17 +21,17 @@ pub struct Limit<H, E> {
     /// The permits for messages without a group.
     ungrouped: Semaphore,
     /// Assigns each message to a group.
-    group: Group<E>,
+    group: GroupBy<E>,
     /// The permits of each group and each namespace with a running or waiting invocation.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
 
 /// The type of a function that returns the group of a message; `None` if it belongs to no group.
-pub(super) type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
+pub(super) type GroupBy<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
     /// Creates the wrapper that [`EventHandler::limit`] describes.
-    pub(super) fn new(inner: H, permits: usize, group: Group<E>) -> Self {
+    pub(super) fn new(inner: H, permits: usize, group: GroupBy<E>) -> Self {
         let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
         Self { inner, permits, ungrouped: Semaphore::new(permits), group, groups: DashMap::new() }
     }
