@@ -20,8 +20,7 @@ use staffetta_driver::{
     NoopVifPool, Owner, PodSecurityGroupsDriver, PodVifDriver, SecurityGroupId, Vif, VifRequest,
 };
 use staffetta_handler::{
-    AnyEvent, Context, ErasedHandler, Event, EventHandler, KindIndex, Message, Recorder, Source,
-    TriggerSender,
+    AnyEvent, Context, Event, EventHandler, Message, Recorder, Registration, TriggerSender,
 };
 use staffetta_memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
@@ -188,9 +187,7 @@ struct Cluster {
     vifs: MemoryVifDriver,
     groups: PolicySecurityGroups,
     claims: Arc<VifClaims>,
-    handler: ErasedHandler,
-    indexes: Vec<KindIndex>,
-    sources: Vec<Box<dyn Source>>,
+    handler: Registration,
 }
 
 impl Cluster {
@@ -204,11 +201,10 @@ impl Cluster {
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::new(pool) };
         let claims = Arc::<VifClaims>::default();
         let handler = PolicyHandler::new(drivers, Arc::clone(&claims), index, Recorder::silent());
-        let mut registration = handler.registration().erase();
-        let sources = registration.take_sources();
-        let (handler, indexes, sweep) = registration.into_parts();
-        sweep.expect("the handler has a sweep").recover().await.expect("the simulated network answers");
-        Self { network, driver, vifs, groups, claims, handler, indexes, sources }
+        let handler = handler.registration().erase();
+        let sweep = handler.collector.as_ref().expect("the handler has a sweep");
+        sweep.recover().await.expect("the simulated network answers");
+        Self { network, driver, vifs, groups, claims, handler }
     }
 
     /// A pod comes, gets its VIF with the groups that it ought to have, and shows it.
@@ -242,7 +238,7 @@ impl Cluster {
         K: Resource<DynamicType = ()> + Send + Sync + 'static,
     {
         let event = Event::Modified(Arc::new(object)).erase();
-        for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
+        for index in self.handler.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(&event).expect("it does not panic");
         }
         self.handle(&event).await;
@@ -268,7 +264,7 @@ impl Cluster {
         let triggers = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&triggers);
         let sender = TriggerSender::new(move |trigger| lock(&taken).push(trigger));
-        for source in &self.sources {
+        for source in &self.handler.sources {
             tokio::select! {
                 biased;
                 ended = source.run(sender.clone()) => panic!("a source ended: {ended:?}"),

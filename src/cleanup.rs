@@ -124,9 +124,8 @@ async fn clean_handler(
     configuration: &Configuration,
     apply: bool,
 ) -> Result<Vec<Leftover>, HandlerError> {
-    let (handler, _, collector) = registration.into_parts();
-    let Some(collector) = collector else { return Ok(Vec::new()) };
-    let chain = Arc::new(handler).timeout(configuration.relay.handler_timeout.into()).retry(BACKOFF);
+    let Some(collector) = registration.collector.clone() else { return Ok(Vec::new()) };
+    let chain = registration.timeout(configuration.relay.handler_timeout.into()).retry(BACKOFF, None);
     collector.recover().await?;
     let mut leftovers = Vec::new();
     for owner in collector.owners().await? {

@@ -33,13 +33,8 @@ pub(crate) fn sections(registry: &mut Registry) {
 pub(super) fn register(registry: &mut Registry) {
     sections(registry);
     // The command `cni-daemon` has no dry run.
-    let _ = registry
-        .driver_trait::<dyn VifBindingDriver>(
-            "vif_binding",
-            "VIFOpenVSwitch",
-            "Binds the VIFs of one class to pods of a node.",
-        )
-        .all_in_use();
+    let about = "Binds the VIFs of one class to pods of a node.";
+    registry.driver_trait::<dyn VifBindingDriver>("vif_binding", "VIFOpenVSwitch", about).has_option = false;
     drivers! { registry, setup:
         dyn VifBindingDriver, "VIFBridge", "A port of a Linux bridge, which may be connected to Open vSwitch." =>
             Arc::new(BridgeBinding::new(binding(setup)?.ovsdb, bridges(setup)?));
@@ -68,7 +63,7 @@ pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name
         let metrics = setup.shared(|| Ok(CniRequestMetrics::default()))?;
         metrics.start();
         daemon.observe(
-            setup.recorder(),
+            setup.recorder.clone(),
             Arc::new(move |command, code, time| metrics.ended(command, code, time)),
         );
         node_port(setup)?;

@@ -34,11 +34,14 @@ const DEFAULT: &str = real("default");
 /// also has `recorded for "kind of the owner"`: a dry run records its calls. A dry run calls the drivers of the other traits.
 macro_rules! driver_traits {
     ($registry:ident: $($option:literal = $default:expr, $driver:ty, $about:literal $(, recorded for $kind:literal)?;)+) => {
-        $(driver_traits!(@ $registry.driver_trait::<$driver>($option, $default, $about), $option $(, $kind)?);)+
+        $(
+            $registry.driver_trait::<$driver>($option, $default, $about);
+            driver_traits!(@ $registry, $driver, $option $(, $kind)?);
+        )+
     };
-    (@ $entry:expr, $option:literal) => { $entry.reads_only() };
-    (@ $entry:expr, $option:literal, $kind:literal) => {
-        $entry.recorded(|driver, plan| Arc::new(Recording::new(driver, plan, $option, $kind)))
+    (@ $registry:ident, $driver:ty, $option:literal) => { $registry.driver_trait_mut::<$driver>().reads_only() };
+    (@ $registry:ident, $driver:ty, $option:literal, $kind:literal) => {
+        $registry.recorded::<$driver>(|driver, plan| Arc::new(Recording::new(driver, plan, $option, $kind)))
     };
 }
 
@@ -63,14 +66,10 @@ pub(super) fn register(registry: &mut Registry) {
         "prefix_provider" = PREFIX_PROVIDER, dyn PrefixProvider, "Assigns prefixes to the network interfaces of nodes.", recorded for "Node";
     }
     // The handler `vnode` uses those that its options name. A dry run uses none.
-    registry
-        .driver_trait::<dyn Tunnel>(
-            "tunnel",
-            "http",
-            "Reports bases, and starts and stops containers on them.",
-        )
-        .all_in_use()
-        .reads_only();
+    let about = "Reports bases, and starts and stops containers on them.";
+    let tunnel = registry.driver_trait::<dyn Tunnel>("tunnel", "http", about);
+    tunnel.has_option = false;
+    tunnel.reads_only();
     // The command `migrate` shows its plan itself.
     registry.driver_trait::<dyn AdoptionDriver>(
         "adoption",

@@ -64,7 +64,7 @@ macro_rules! memory_drivers {
         let create = move |$setup: &Setup| -> Result<Arc<$driver>, SetupError> { Ok($constructor) };
         $registry.driver::<$driver>("memory", "Simulated, within the process.", create);
         if is_given {
-            $registry.default_driver::<$driver>("memory");
+            "memory".clone_into(&mut $registry.driver_trait_mut::<$driver>().default);
         }
     })+};
 }

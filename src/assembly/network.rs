@@ -35,7 +35,7 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         additional: setup.driver::<dyn MultiVifDriver>()?.additional_networks(),
     };
     let claims = setup.shared(|| Ok(VifClaims::default()))?;
-    let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder());
+    let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder.clone());
     let KubernetesOptions { enabled_handlers, .. } = setup.section("kubernetes")?;
     // The pods of virtual nodes have no VIFs.
     let skips = setup.any_has_virtual_nodes(&enabled_handlers);
@@ -45,7 +45,7 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
 
 /// Creates the handler `lbaasspec`.
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
-    let handler = LbaasSpecHandler::new(setup.client(), placement(setup)?, setup.recorder());
+    let handler = LbaasSpecHandler::new(setup.client(), placement(setup)?, setup.recorder.clone());
     Ok(handler.registration().erase())
 }
 
@@ -71,7 +71,7 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
         placement: placement(setup)?,
     };
     let selection = ObjectSelection::shared(setup)?;
-    let handler = LbHandler::new(setup.client(), drivers, options, setup.recorder());
+    let handler = LbHandler::new(setup.client(), drivers, options, setup.recorder.clone());
     let handler = handler
         .only(move |service| selection.admits(&Event::Modified(Arc::clone(service)).erase()).is_taken());
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())

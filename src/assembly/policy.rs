@@ -46,7 +46,7 @@ pub(super) fn register(registry: &mut Registry) {
                          `kubernetes.enabled_handlers`";
             return Err(SetupError::Invalid(wrong.to_owned()));
         }
-        Ok(Arc::new(PolicySecurityGroups::new(index(setup)?, setup.plan().is_some())))
+        Ok(Arc::new(PolicySecurityGroups::new(index(setup)?, setup.plan.is_some())))
     });
     registry.handler(POLICY, "Implements network policies by security groups of pods.", policy);
 }
@@ -66,7 +66,7 @@ fn policy(setup: &Setup) -> Result<Registration, SetupError> {
     }
     let claims = setup.shared(|| Ok(VifClaims::default()))?;
     let drivers = PolicyDrivers { policy: setup.driver()?, pool: setup.driver()? };
-    Ok(PolicyHandler::new(drivers, claims, index(setup)?, setup.recorder()).registration().erase())
+    Ok(PolicyHandler::new(drivers, claims, index(setup)?, setup.recorder.clone()).registration().erase())
 }
 
 /// Returns the index of policies, which the handler and the driver share.

@@ -56,7 +56,7 @@ pub(super) fn register(registry: &mut Registry) {
 /// Registers the driver `memory` on interfaces that the caller can inspect and change, and makes it the default driver.
 pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
     memory(registry, Arc::clone(cloud).into());
-    registry.default_driver::<dyn PrefixProvider>("memory");
+    "memory".clone_into(&mut registry.driver_trait_mut::<dyn PrefixProvider>().default);
 }
 
 /// Registers the driver `memory` on `cloud` or, if that is empty, on interfaces that the section `[memory]` describes. They outlive a
@@ -86,7 +86,7 @@ fn prefix_ip(setup: &Setup) -> Result<Registration, SetupError> {
     let background = setup.shared(|| Ok(BackgroundWork::default()))?;
     background.report(HANDLER, "Node", move |node| failed_requests(node).unwrap_or_default());
     let provider = setup.driver::<dyn PrefixProvider>()?;
-    let handler = PrefixIpHandler::new(setup.client(), provider, cluster, table, setup.recorder());
-    let handler = if setup.plan().is_some() { handler.dry_run() } else { handler };
+    let handler = PrefixIpHandler::new(setup.client(), provider, cluster, table, setup.recorder.clone());
+    let handler = if setup.plan.is_some() { handler.dry_run() } else { handler };
     Ok(handler.registration(options.resync_interval.into()).erase())
 }

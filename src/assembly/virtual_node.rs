@@ -18,12 +18,8 @@ const MAX_MACHINES: usize = 20;
 /// devices. Each device chooses its driver in its own specification.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<AppHostingOptions>(HANDLER);
-    registry.handler(
-        HANDLER,
-        "Represents devices as nodes and runs their pods as applications.",
-        app_hosting,
-    );
-    registry.declare_virtual_nodes(HANDLER);
+    let about = "Represents devices as nodes and runs their pods as applications.";
+    registry.handler(HANDLER, about, app_hosting).has_virtual_nodes = true;
     let devices = MemoryDevices::default();
     registry.driver::<dyn AppHostingDrivers>("FAKE", "Simulated, within the process.", move |setup| {
         Ok(Arc::new(devices.of_cluster(setup.cluster_id()?.into())))
@@ -71,7 +67,7 @@ fn reachability_findings(machines: &str, states: Vec<(String, MachineState)>) ->
 /// `config check`, which is offline, also checks each device with its driver.
 fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     let mut options: AppHostingOptions = setup.section(HANDLER)?;
-    if setup.plan().is_some() {
+    if setup.plan.is_some() {
         // A dry run does not wait for a grace period.
         options.orphan_grace_ms = 0;
     }
@@ -93,7 +89,7 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     if setup.is_offline() {
         check_devices(&devices, &drivers).map_err(|error| SetupError::Invalid(causes(&error)))?;
     }
-    if setup.plan().is_none() {
+    if setup.plan.is_none() {
         diagnose(setup, HANDLER, "devices")?;
     }
     let handler = AppHosting {
@@ -102,7 +98,7 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         options,
         devices,
         drivers,
-        recorder: setup.recorder(),
+        recorder: setup.recorder.clone(),
         custom_resources,
         figures: VirtualNodeMetricsRegistry::clone(
             &*setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?,

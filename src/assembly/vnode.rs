@@ -18,12 +18,9 @@ use crate::metrics::OperationMetrics;
 /// Registers the handlers `vnode` and `peer_deployment`, and the section `[vnode]`.
 pub(super) fn handlers(registry: &mut Registry) {
     registry.section::<VnodeOptions>(HANDLER);
-    registry.handler_in_every_replica(
-        HANDLER,
-        "Represents Koupleless bases as nodes and runs their pods as modules.",
-        vnode,
-    );
-    registry.declare_virtual_nodes(HANDLER);
+    let about = "Represents Koupleless bases as nodes and runs their pods as modules.";
+    let entry = registry.handler(HANDLER, about, vnode);
+    (entry.in_every_replica, entry.has_virtual_nodes) = (true, true);
     registry.handler(
         PEER_HANDLER,
         "Gives peer Deployments one replica for each Koupleless base that matches.",
@@ -49,13 +46,11 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     let mut tunnels = Vec::new();
     for name in &options.tunnels {
         let tunnel = setup.driver_named::<dyn Tunnel>(name).map_err(|error| match error {
-            SetupError::UnknownDriver { name, known, .. } => SetupError::Invalid(format!(
-                "`vnode.tunnels` names `{name}`, which is no tunnel; there are {known}"
-            )),
+            SetupError::Invalid(text) => SetupError::Invalid(format!("`vnode.tunnels`: {text}")),
             error => error,
         })?;
         // Nothing starts the tunnel in a dry run.
-        if setup.plan().is_none() {
+        if setup.plan.is_none() {
             let ready = Arc::clone(&tunnel);
             setup.check(name, move || {
                 let ready = ready.ready();
@@ -66,15 +61,16 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
         }
         tunnels.push((name.clone(), tunnel));
     }
-    if setup.plan().is_some() {
+    if setup.plan.is_some() {
         info!("a dry run shows nothing of the handler `vnode`: bases report to a running controller only");
         return Ok(Registration::new(()).erase());
     }
     super::virtual_node::diagnose(setup, HANDLER, "bases")?;
     let metrics = OperationMetrics::clone(&*setup.shared(|| Ok(OperationMetrics::default()))?);
     let counted = metrics.clone();
-    let tracker =
-        OperationTracker::new(TrackerPolicy::default(), setup.recorder(), move |ended| counted.count(ended));
+    let tracker = OperationTracker::new(TrackerPolicy::default(), setup.recorder.clone(), move |ended| {
+        counted.count(ended);
+    });
     metrics.read(&tunnels, &tracker);
     let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
     let handler = Vnode {
@@ -85,7 +81,7 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
         options,
         tunnels,
         tracker,
-        recorder: setup.recorder(),
+        recorder: setup.recorder.clone(),
         figures: VirtualNodeMetricsRegistry::clone(&figures),
     };
     Ok(handler.registration().erase())

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use staffetta_handler::{Check, Diagnosis, Finding, HandlerError, bounded, causes};
+use staffetta_handler::{Check, Finding, HandlerError, bounded, causes};
 
 use super::{CHECK_TIMEOUT, CheckReport};
 
@@ -13,11 +12,11 @@ pub(crate) struct Diagnostics {
     /// The checks before the process is ready, which can be run again.
     pub(crate) readiness: Vec<Arc<Check>>,
     /// The checks that run only on request.
-    pub(crate) diagnoses: Vec<Diagnosis>,
+    pub(crate) diagnoses: Vec<Check>,
 }
 
 impl Diagnostics {
-    pub(crate) fn new((readiness, diagnoses): (Vec<Check>, Vec<Diagnosis>)) -> Self {
+    pub(crate) fn new((readiness, diagnoses): (Vec<Check>, Vec<Check>)) -> Self {
         Self { readiness: readiness.into_iter().map(Arc::new).collect(), diagnoses }
     }
 
@@ -31,14 +30,8 @@ impl Diagnostics {
 
     /// Returns the checks, each as a future of its category and its findings.
     fn checks(&self) -> impl Iterator<Item = impl Future<Output = (&str, Vec<Finding>)>> {
-        let readiness = self.readiness.iter().map(|check| {
-            let name = check.name.as_str();
-            let run = (check.run)()
-                .map(move |done| done.map(|()| vec![Finding::ok(format!("{name} answers"), "")]));
-            findings(name, run.boxed())
-        });
-        let diagnoses = self.diagnoses.iter().map(|diagnosis| findings(&diagnosis.name, (diagnosis.run)()));
-        readiness.chain(diagnoses)
+        let readiness = self.readiness.iter().map(|check| &**check);
+        readiness.chain(&self.diagnoses).map(|check| findings(&check.name, (check.run)()))
     }
 }
 
@@ -58,6 +51,7 @@ async fn findings<'n>(
 mod tests {
     use std::future::pending;
 
+    use futures_util::FutureExt;
     use staffetta_handler::{CheckResult, Failure};
 
     use super::*;
@@ -75,18 +69,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn checks_that_fail_panic_or_hang_are_findings_like_the_others() {
-        let check = |name: &str, run: fn() -> BoxFuture<'static, Result<(), HandlerError>>| Check {
+        let check = |name: &str, run: fn() -> BoxFuture<'static, Result<Vec<Finding>, HandlerError>>| Check {
             name: name.to_owned(),
             run: Box::new(run),
         };
         let checks = vec![
-            check("good", || async { Ok(()) }.boxed()),
+            check("good", || async { Ok(vec![Finding::ok("good answers", "")]) }.boxed()),
             check("broken", || async { Err(Broken.into()) }.boxed()),
             check("silent", || pending().boxed()),
             check("odd", || async { panic!("out of oil") }.boxed()),
         ];
         let low = || async { Ok(vec![Finding::warning("it has oil", "3 ml", "refill it")]) }.boxed();
-        let diagnoses = vec![Diagnosis { name: "lamp".to_owned(), run: Box::new(low) }];
+        let diagnoses = vec![Check { name: "lamp".to_owned(), run: Box::new(low) }];
         let mut report = CheckReport::default();
         let began = tokio::time::Instant::now();
         let also_silent = vec![check("also silent", || pending().boxed())];

@@ -50,11 +50,10 @@ impl<'r> HandlerTasks<'r> {
     ) -> Result<Self, ControllerError> {
         let ControllerContext { registry, configuration, state, .. } = context;
         let (recorder, recording) = record_events(context, cluster, client).unzip();
-        let setup = cluster.clone().setup(registry, configuration, client.clone());
-        let setup = match &recorder {
-            Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
-            None => setup,
-        };
+        let mut setup = cluster.clone().setup(registry, configuration, client.clone());
+        if let Some(publisher) = recorder.clone() {
+            setup.recorder = Recorder::new(move |note| publisher.record(note));
+        }
         let selection = Arc::new(ObjectSelection::new(&configuration.kubernetes));
         setup.share(Arc::clone(&selection));
         // Drivers with tasks of their own check the term and count.

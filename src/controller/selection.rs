@@ -311,7 +311,7 @@ mod tests {
             ..KubernetesOptions::default()
         }));
         let registration = Registration::new(NotHostNetwork).on::<Pod>().erase();
-        let handler = Arc::clone(&some).restrict(registration).into_parts().0;
+        let handler = Arc::clone(&some).restrict(registration);
         for (name, host_network, entered) in [("shop", false, true), ("bank", true, false)] {
             let pod = json!({ "metadata": { "namespace": name }, "spec": { "hostNetwork": host_network, "containers": [] } });
             let pod: Pod = serde_json::from_value(pod).unwrap();

@@ -204,11 +204,7 @@ mod tests {
         let mut registry = Registry::default();
         config::register(&mut registry);
         let create = |_: &Setup| Ok(Registration::new(Idle).on::<Pod>().erase());
-        if in_every_replica {
-            registry.handler_in_every_replica("idle", "Does nothing.", create);
-        } else {
-            registry.handler("idle", "Does nothing.", create);
-        }
+        registry.handler("idle", "Does nothing.", create).in_every_replica = in_every_replica;
         let schema = FileSchema::assemble(&registry).unwrap();
         let variables = [
             ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS".into(), "[\"idle\"]".into()),

@@ -8,8 +8,8 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use staffetta_handler::{
-    AnyEvent, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, Kind, KindIndex,
-    LogExceptions, Message, Registration, Report, Retry, Source, Timeout, TriggerSender, bounded, causes,
+    AnyEvent, Context, EventHandler, HandlerError, Kind, LogExceptions, Message, Registration, Report, Retry,
+    Timeout, TriggerSender, bounded, causes,
 };
 
 use super::BACKOFF;
@@ -18,19 +18,15 @@ use crate::lock::lock;
 
 /// A handler with a time limit, retries and a log of its failures, as in a real run. It has no queues, because all events are known
 /// beforehand.
-type Chain = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEvent>;
+type Chain = LogExceptions<Retry<Timeout<Arc<Registration>>, AnyEvent>, AnyEvent>;
 
-/// One handler in a dry run, with its indexes, sources and garbage collector.
+/// One handler in a dry run.
 pub(super) struct DryRunHandler {
     /// The name of the handler.
     pub(super) name: Arc<str>,
-    /// The indexes that the handler reads.
-    pub(super) indexes: Vec<KindIndex>,
-    /// The garbage collector, which reads the ownership marks (owners in the tags of external resources).
-    pub(super) garbage_collector: Option<Arc<dyn GarbageCollector>>,
-    handler: Arc<ErasedHandler>,
+    /// The handler itself, with its indexes, sources and garbage collector.
+    pub(super) handler: Arc<Registration>,
     chain: Chain,
-    sources: Vec<Box<dyn Source>>,
     /// Triggers that were not handled yet. Besides sources, handlers send triggers while they handle events.
     triggers: Arc<Mutex<Vec<AnyEvent>>>,
     log: PlanLog,
@@ -39,26 +35,25 @@ pub(super) struct DryRunHandler {
 impl DryRunHandler {
     /// Prepares a handler for a dry run. Each attempt takes at most `limit`. After a transient failure it is repeated according to
     /// [`BACKOFF`], and the last failure is added to `log`.
-    pub(super) fn new(name: &str, mut registration: Registration, log: &PlanLog, limit: Duration) -> Self {
-        let sources = registration.take_sources();
-        let (handler, indexes, garbage_collector) = registration.into_parts();
-        let handler = Arc::new(handler);
+    pub(super) fn new(name: &str, registration: Registration, log: &PlanLog, limit: Duration) -> Self {
+        let handler = Arc::new(registration);
         let failures = Arc::new(PlannedFailures(log.clone()));
-        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF).log_exceptions(failures);
+        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF, None).log_exceptions(failures);
         let (name, triggers, log) = (name.into(), Arc::default(), log.clone());
-        Self { name, indexes, garbage_collector, handler, chain, sources, triggers, log }
+        Self { name, handler, chain, triggers, log }
     }
 
     /// Returns the kinds whose objects the handler or its indexes need.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.handler.kinds().chain(self.indexes.iter().map(|index| &index.kind))
+        self.handler.kinds().chain(self.handler.indexes.iter().map(|index| &index.kind))
     }
 
     /// Runs each source of the handler once, for at most `limit`, and returns the errors.
     pub(super) async fn run_sources(&self, limit: Duration) -> Vec<HandlerError> {
         let triggers = Arc::clone(&self.triggers);
         let sender = TriggerSender::new(move |trigger| lock(&triggers).push(trigger));
-        let sources = self.sources.iter().map(|source| bounded(limit, source.run_once(sender.clone())));
+        let sources = self.handler.sources.iter();
+        let sources = sources.map(|source| bounded(limit, source.run_once(sender.clone())));
         join_all(sources).await.into_iter().filter_map(Result::err).collect()
     }
 

@@ -213,7 +213,7 @@ impl<'a> Planner<'a> {
 
     /// Reads the ownership marks of a handler, the owners in the tags of its external resources. Returns `false` if that fails.
     async fn recover(&self, handler: &DryRunHandler) -> bool {
-        let Some(collector) = &handler.garbage_collector else { return true };
+        let Some(collector) = &handler.handler.collector else { return true };
         let what =
             format!("nothing was planned for the handler `{}`, whose marks cannot be read", handler.name);
         self.attempt(&what, self.limit, || collector.recover()).await.is_some()
@@ -229,7 +229,7 @@ impl<'a> Planner<'a> {
 
     /// Returns `true` if the indexes of the handler are complete.
     fn is_indexed(&self, handler: &DryRunHandler, lists: &HashMap<TypeId, Listed>) -> bool {
-        let missing = handler.indexes.iter().filter(|index| !lists.contains_key(&index.kind.type_id));
+        let missing = handler.handler.indexes.iter().filter(|index| !lists.contains_key(&index.kind.type_id));
         let missing: Vec<_> = missing.map(|index| &*index.kind.name).collect();
         if !missing.is_empty() {
             let (name, missing) = (&handler.name, missing.join(", "));
@@ -242,7 +242,7 @@ impl<'a> Planner<'a> {
 
     /// Returns a `Deleted` event for each owner of an external resource that no longer exists.
     async fn orphans(&self, handler: &DryRunHandler, lists: &HashMap<TypeId, Listed>) -> Vec<AnyEvent> {
-        let Some(collector) = &handler.garbage_collector else { return Vec::new() };
+        let Some(collector) = &handler.handler.collector else { return Vec::new() };
         let what = format!("the owners of the resources of the handler `{}` cannot be read", handler.name);
         let owners = self.attempt(&what, self.limit, || collector.owners()).await.unwrap_or_default();
         let uids = |kind| lists.get(&kind).map(|list: &Listed| list.uids.clone());
@@ -296,7 +296,7 @@ impl<'a> Planner<'a> {
 
 /// Updates the indexes of all handlers with `events`.
 fn index(handlers: &[DryRunHandler], events: &[AnyEvent]) {
-    for index in handlers.iter().flat_map(|handler| &handler.indexes) {
+    for index in handlers.iter().flat_map(|handler| &handler.handler.indexes) {
         for event in events.iter().filter(|event| event.route() == index.kind.type_id) {
             // The index has logged a panic.
             let _ = (index.apply)(event);

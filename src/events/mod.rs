@@ -12,7 +12,7 @@ mod writer;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{EventNote, EventRecorder};
+use staffetta_handler::EventNote;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -70,10 +70,9 @@ impl Publisher {
             self.metrics.dropped.inc();
         }
     }
-}
 
-impl EventRecorder for Publisher {
-    fn record(&self, note: EventNote) {
+    /// Queues the Event of a handler.
+    pub(crate) fn record(&self, note: EventNote) {
         let EventNote { handler, regarding, warning, reason, text } = note;
         self.publish(Occurrence::new(regarding, &handler.into(), warning, reason, (&text, "")));
     }

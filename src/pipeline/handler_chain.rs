@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use staffetta_handler::{
-    AnyEvent, Async, ErasedHandler, EventHandler, GarbageCollector, KindIndex, Limit, LogExceptions,
-    QueueEntry, QueuePolicy, Registration, Retry, Source, Timeout, full_name,
+    AnyEvent, Async, EventHandler, KindIndex, Limit, LogExceptions, Message, QueueEntry, QueuePolicy,
+    Registration, Retry, Timeout, full_name,
 };
 use tokio::sync::watch;
 use tracing::warn;
@@ -28,47 +28,40 @@ pub(crate) const MARKS_UNREAD: &str = "the ownership marks are not read yet";
 pub type Chain = Async<AnyEvent, LogExceptions<Traced<Links>, AnyEvent>>;
 
 /// The wrappers of a chain inside of [`Traced`].
-type Links = Retry<Limit<Timeout<Fenced<Recorded<Arc<ErasedHandler>>>>, AnyEvent>, AnyEvent>;
+type Links = Retry<Limit<Timeout<Fenced<Recorded<Arc<Registration>>>>, AnyEvent>, AnyEvent>;
 
-/// One enabled handler with its chain of wrappers, its sources and its garbage collector.
+/// One enabled handler with its chain of wrappers.
 pub struct HandlerChain {
     /// The name of the handler in the configuration.
     pub name: String,
     /// The handler itself, the innermost part of the chain. The dispatcher asks it whether it wants an event before the event is queued.
-    pub handler: Arc<ErasedHandler>,
+    pub handler: Arc<Registration>,
     /// The chain. Its queues are closed until all prerequisites are met.
     pub chain: Chain,
-    /// The garbage collector, if the handler creates external resources.
-    pub collector: Option<Arc<dyn GarbageCollector>>,
-    /// The sources of triggers that the handler registered.
-    pub sources: Vec<Box<dyn Source>>,
     /// The conditions that must be met before the handler gets its first event, each with its description. `Some(kind)` stands for a
     /// kind of an index that must be listed; `None` stands for the ownership marks, which must be read.
     prerequisites: watch::Sender<HashMap<Option<TypeId>, String>>,
 }
 
 impl HandlerChain {
-    /// Builds the chain of a handler, and returns it with the indexes of the handler. If the handler has indexes or a garbage collector, its
-    /// chain is closed until these are ready.
+    /// Builds the chain of a handler. If the handler has indexes or a garbage collector, its chain is closed until these are ready.
     pub(super) fn new(
         name: String,
-        mut registration: Registration,
+        registration: Registration,
         options: &RelayOptions,
         term: &Term,
         reports: &HandlerReports,
-    ) -> (Self, Vec<KindIndex>) {
-        let sources = registration.take_sources();
-        let (handler, indexes, collector) = registration.into_parts();
-        let handler = Arc::new(handler);
+    ) -> Self {
+        let handler = Arc::new(registration);
         let chain = chain(&name, &handler, options, term, reports);
-        let listed = indexes.iter().map(|KindIndex { kind, .. }| {
+        let listed = handler.indexes.iter().map(|KindIndex { kind, .. }| {
             (Some(kind.type_id), format!("not all objects of kind {} are listed yet", kind.name))
         });
-        let marks_read = collector.as_ref().map(|_| (None, MARKS_UNREAD.to_owned()));
+        let marks_read = handler.collector.as_ref().map(|_| (None, MARKS_UNREAD.to_owned()));
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
         let prerequisites = watch::Sender::new(prerequisites);
-        (Self { name, handler, chain, collector, sources, prerequisites }, indexes)
+        Self { name, handler, chain, prerequisites }
     }
 
     /// Records that the garbage collector of the handler has read the ownership marks, which is one of the prerequisites for events.
@@ -96,10 +89,11 @@ impl HandlerChain {
 
     /// Logs the objects that were not handled at the end, which the next leader will handle: their number, and the names of some.
     pub(super) fn log_unhandled(&self) {
-        let name = |QueueEntry { kind, namespace, name, .. }: QueueEntry| {
-            format!("{kind} {}", full_name(namespace.as_deref(), &name))
+        let name = |entry: QueueEntry<AnyEvent>| {
+            let object_ref = entry.event.object_ref();
+            format!("{} {}", object_ref.kind, full_name(object_ref.namespace, object_ref.name))
         };
-        let mut objects: Vec<_> = self.chain.entries(usize::MAX).into_iter().map(name).collect();
+        let mut objects: Vec<_> = self.chain.entries().into_iter().map(name).collect();
         objects.sort_unstable();
         objects.dedup();
         if !objects.is_empty() {
@@ -124,22 +118,20 @@ impl HandlerChain {
 /// Composes the chain of one handler: `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`.
 fn chain(
     name: &str,
-    handler: &Arc<ErasedHandler>,
+    handler: &Arc<Registration>,
     options: &RelayOptions,
     term: &Term,
     reports: &HandlerReports,
 ) -> Chain {
     let report = reports.failures(name, options.resync());
     let (coalesce, depth) = (options.coalesce, options.queue_depth.get());
-    let queues = QueuePolicy { coalesce, depth, superseded: handler.superseded() };
+    let queues = QueuePolicy { coalesce, depth, superseded_by_key: handler.superseded_by_key };
     let (groups, keys) = (Arc::clone(handler), Arc::clone(handler));
     let recorded = Recorded::new(Arc::clone(handler), reports.successes(name));
     let links = Fenced::new(recorded, term.clone())
         .timeout(options.handler_timeout.into())
-        .limit(options.max_concurrency.get())
-        .per(move |event| groups.group(event))
-        .retry(options.retries())
-        .reported(Arc::clone(&report));
+        .limit(options.max_concurrency.get(), move |event| groups.group(event))
+        .retry(options.retries(), Some(Arc::clone(&report)));
     let links = Traced::new(links, name, traces::tracer()).log_exceptions(report);
     Async::new(links, queues, move |event| keys.key(event), reports.queue_metrics(name))
 }

@@ -10,7 +10,6 @@ mod scope;
 pub(crate) mod sources;
 
 use std::any::TypeId;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +18,7 @@ use crate::term::Term;
 use crate::watcher::EventSink;
 use futures_util::future::join_all;
 use staffetta_handler::{
-    AnyEvent, Context, Dispatcher, EventHandler, HandlerError, Kind, KindIndex, Message, Registration,
-    Undecodable,
+    AnyEvent, Context, Dispatcher, EventHandler, HandlerError, Kind, Message, Registration, Undecodable,
 };
 
 pub(crate) use handler_chain::MARKS_UNREAD;
@@ -36,8 +34,6 @@ const DRAINED_DIVISOR: usize = 10;
 /// All enabled handlers behind one dispatcher. [`EventHandler::handle`] passes an event to the handlers.
 pub struct Pipeline {
     dispatcher: Dispatcher<AnyEvent, Chain>,
-    /// The indexes of each kind, each with the name of its handler.
-    indexes: HashMap<TypeId, Vec<(KindIndex, String)>>,
     kinds: Vec<Kind>,
     handlers: Vec<Arc<HandlerChain>>,
     /// The number of busy queues of a handler above which an initial list waits. There is one queue for each ordering key: mostly, one
@@ -57,23 +53,21 @@ pub fn build(
 ) -> Pipeline {
     let mut pipeline = Pipeline {
         dispatcher: Dispatcher::default(),
-        indexes: HashMap::new(),
         kinds: Vec::new(),
         handlers: Vec::new(),
         first_list_backlog: options.first_list_backlog.get(),
         reports: reports.clone(),
     };
     for (name, registration) in handlers {
-        let (handler, indexes) = HandlerChain::new(name, registration, options, term, reports);
-        pipeline.add(handler, indexes);
+        pipeline.add(HandlerChain::new(name, registration, options, term, reports));
     }
     pipeline
 }
 
 impl Pipeline {
-    /// Adds a handler with its indexes and the kinds that it needs. Each kind is watched once: if handlers need a kind with
+    /// Adds a handler and the kinds that it needs. Each kind is watched once: if handlers need a kind with
     /// different selectors, all objects of the kind are watched.
-    fn add(&mut self, entry: HandlerChain, indexes: Vec<KindIndex>) {
+    fn add(&mut self, entry: HandlerChain) {
         let handler = &entry.handler;
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
@@ -87,7 +81,7 @@ impl Pipeline {
             };
             self.dispatcher.add(event_type, predicate, entry.chain.clone());
         }
-        for kind in handler.kinds().chain(indexes.iter().map(|index| &index.kind)) {
+        for kind in handler.kinds().chain(handler.indexes.iter().map(|index| &index.kind)) {
             match self.kinds.iter_mut().find(|watched| watched.type_id == kind.type_id) {
                 None => self.kinds.push(kind.clone()),
                 // One watch of all objects serves handlers that need different ones.
@@ -100,9 +94,6 @@ impl Pipeline {
                     }
                 }
             }
-        }
-        for index in indexes {
-            self.indexes.entry(index.kind.type_id).or_default().push((index, entry.name.clone()));
         }
         self.handlers.push(Arc::new(entry));
     }
@@ -144,9 +135,12 @@ impl Pipeline {
 impl EventHandler<AnyEvent> for Pipeline {
     /// Updates the indexes, then queues the event. Never waits.
     async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<(), HandlerError> {
-        for (index, handler) in self.indexes.get(&event.route()).into_iter().flatten() {
-            if let Err(panicked) = (index.apply)(event) {
-                self.reports.index_panicked(handler, &panicked);
+        let route = event.route();
+        for HandlerChain { name, handler, .. } in self.handlers.iter().map(|handler| &**handler) {
+            for index in handler.indexes.iter().filter(|index| index.kind.type_id == route) {
+                if let Err(panicked) = (index.apply)(event) {
+                    self.reports.index_panicked(name, &panicked);
+                }
             }
         }
         self.dispatcher.handle(event, context).await

@@ -34,8 +34,8 @@ mod tests {
         let mut registry = Registry::default();
         let build = |_: &staffetta_handler::Setup| Ok(Registration::new(()).erase());
         registry.handler("led", "", build);
-        registry.handler_in_every_replica("shared", "", build);
-        registry.handler_in_every_replica("replaced", "", build);
+        registry.handler("shared", "", build).in_every_replica = true;
+        registry.handler("replaced", "", build).in_every_replica = true;
         registry.handler("replaced", "", build);
         let enabled = ["shared", "replaced", "led"].map(str::to_owned);
         assert_eq!(HandlerScope::Leader.handlers(&registry, &enabled), ["replaced", "led"]);

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use staffetta_handler::{Change, QueueCounts};
+use staffetta_handler::Change;
 
+use super::queue_counts::QueueCounts;
 use super::{ControllerState, PhaseName};
 use crate::metrics::{MetricsPage, names};
 use crate::pipeline::Chain;
@@ -22,8 +23,7 @@ impl ControllerState {
             show_watches(page, &self.watches());
             let queues = self.chains().into_iter().map(|(name, running)| {
                 let chain = running.as_ref().map(|(_, handler)| &handler.chain);
-                let counts = chain.map(Chain::counts).unwrap_or_default();
-                ([name], counts, chain.map_or(0, Chain::overflowed))
+                ([name], QueueCounts::of(chain), chain.map_or(0, Chain::overflowed))
             });
             show_queues(page, &queues.collect::<Vec<_>>());
         })
@@ -49,16 +49,16 @@ fn show_watches(page: &mut MetricsPage, watches: &[WatchStatus]) {
 /// numbers of queued changes that full queues replaced by newer ones.
 fn show_queues(page: &mut MetricsPage, queues: &[([&str; 1], QueueCounts, u64)]) {
     let objects = queues.iter().flat_map(|([handler], counts, _)| {
-        PhaseName::ALL.map(|phase| ([*handler, phase.as_str()], phase.count(counts)))
+        counts.by_phase.iter().map(|(phase, count)| ([*handler, phase.as_str()], *count))
     });
     page.counts(&names::OBJECTS, objects);
-    let waiting = queues.iter().map(|(handler, counts, _)| (*handler, counts.held + counts.queued));
+    let waiting = queues.iter().map(|(handler, QueueCounts { by_phase, .. }, _)| {
+        (*handler, by_phase[&PhaseName::Held] + by_phase[&PhaseName::Queued])
+    });
     page.counts(&names::WORKQUEUE_DEPTH, waiting);
     let unfinished = queues.iter().map(|(handler, counts, _)| (*handler, counts.unfinished.as_secs_f64()));
     page.values(&names::WORKQUEUE_UNFINISHED, unfinished);
-    let longest = queues.iter().map(|(handler, counts, _)| {
-        (*handler, counts.oldest_running.map_or(0.0, |since| since.elapsed().as_secs_f64()))
-    });
+    let longest = queues.iter().map(|(handler, counts, _)| (*handler, counts.longest.as_secs_f64()));
     page.values(&names::WORKQUEUE_LONGEST, longest);
     page.counts(&names::QUEUE_OVERFLOWS, queues.iter().map(|(handler, _, overflows)| (*handler, *overflows)));
 }

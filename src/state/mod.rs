@@ -4,6 +4,7 @@ mod background;
 mod duration;
 mod metrics;
 mod query;
+mod queue_counts;
 mod requests;
 mod snapshot;
 mod timestamps;
@@ -11,7 +12,7 @@ mod timestamps;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use staffetta_handler::{AnyEvent, Change, Message, QueueEntry, Undecodable, causes};
+use staffetta_handler::{AnyEvent, Change, Message, Undecodable, causes};
 use tokio::time::{Instant, timeout};
 
 use crate::check::Diagnostics;
@@ -217,25 +218,16 @@ impl ControllerState {
         let (running, mut selected, mut count) = (self.running(), Vec::new(), 0);
         let handlers = running.iter().flat_map(|running| running.pipeline.handlers());
         for handler in handlers.filter(|handler| query.selects_handler(&handler.name)) {
-            let entries = if query.selects_all_objects() {
-                let entries = handler.chain.entries(query.limit());
-                count += handler.chain.counts().total().max(entries.len());
-                entries
-            } else {
-                let mut entries = handler.chain.entries(usize::MAX);
-                entries.retain(|entry| query.selects(entry));
-                count += entries.len();
-                entries
-            };
+            let mut entries = handler.chain.entries();
+            entries.retain(|entry| query.selects(entry));
+            count += entries.len();
             selected.extend(entries.into_iter().map(|entry| (handler.name.as_str(), entry)));
+            selected.sort_by_key(|(_, entry)| rank(entry.last_error().map(|error| error.since), entry.since));
+            selected.truncate(query.limit());
         }
-        selected.sort_by_key(|(_, entry)| rank(entry));
-        selected.truncate(query.limit());
         let omitted = count - selected.len();
-        let summary = |(handler, mut entry): (_, QueueEntry)| {
-            entry.attachment = entry.attachment.filter(|_| query.name.is_some());
-            ObjectSummary::new(handler, entry, now)
-        };
+        let with_requests = query.name.is_some();
+        let summary = |(handler, entry)| ObjectSummary::new(handler, &entry, with_requests, now);
         (selected.into_iter().map(summary).collect(), omitted)
     }
 
@@ -253,11 +245,11 @@ impl ControllerState {
     }
 }
 
-/// Returns the sort key of an entry: first the objects with a failure, beginning with those that have failed for longest, and then the
-/// others, beginning with those that have been in their phase for longest.
-fn rank(entry: &QueueEntry) -> (bool, Instant) {
-    let last_error = entry.last_error.as_ref();
-    (last_error.is_none(), last_error.map_or(entry.since, |last_error| last_error.since))
+/// Returns the sort key of an object that has failed since `failing_since`, if it fails, and has been in its phase since `since`: first the
+/// objects with a failure, beginning with those that have failed for longest, and then the others, beginning with those that have been in
+/// their phase for longest.
+fn rank(failing_since: Option<Instant>, since: Instant) -> (bool, Instant) {
+    (failing_since.is_none(), failing_since.unwrap_or(since))
 }
 
 /// Returns the objects that cannot be decoded and that `query` selects: none if the query names a handler or a phase, because such
@@ -273,7 +265,7 @@ fn select_undecodable(query: &Query, objects: Vec<Undecodable>) -> Vec<Undecodab
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
-    use staffetta_handler::{Identity, LastError, Phase};
+    use staffetta_handler::Identity;
 
     use super::*;
 
@@ -292,32 +284,13 @@ mod tests {
         assert!(shown(Query { handler: Some("vif".into()), ..Query::default() }).is_empty());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn failed_objects_come_first_and_then_the_oldest() {
+    #[test]
+    fn failed_objects_come_first_and_then_the_oldest() {
         let now = Instant::now();
-        let entry = |name: &str, since: u64, last_error: Option<u64>| QueueEntry {
-            kind: "Pod".into(),
-            namespace: None,
-            name: name.into(),
-            uid: name.into(),
-            change: Change::Added,
-            phase: Phase::Running,
-            since: now + Duration::from_secs(since),
-            last_error: last_error.map(|since| LastError {
-                error: "no address".into(),
-                reason: "NoAddress",
-                attempts: 1,
-                since: now + Duration::from_secs(since),
-            }),
-            attachment: None,
-        };
-        let mut entries = [
-            entry("old", 0, None),
-            entry("new", 9, None),
-            entry("failed", 2, Some(4)),
-            entry("failed first", 5, Some(3)),
-        ];
-        entries.sort_by_key(rank);
-        assert_eq!(entries.map(|entry| entry.name), ["failed first", "failed", "old", "new"]);
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let mut objects =
+            [("old", None, 0), ("new", None, 9), ("failed", Some(4), 2), ("failed first", Some(3), 5)];
+        objects.sort_by_key(|(_, failing_since, since)| rank(failing_since.map(at), at(*since)));
+        assert_eq!(objects.map(|(name, ..)| name), ["failed first", "failed", "old", "new"]);
     }
 }

@@ -1,7 +1,7 @@
 //! The query of the state endpoint.
 
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{ObjectRef, Phase, QueueCounts, QueueEntry};
+use staffetta_handler::{AnyEvent, Message, ObjectRef, Phase, QueueEntry};
 
 /// The maximum number of objects in a response if the query sets no limit.
 const DEFAULT_LIMIT: usize = 500;
@@ -66,17 +66,6 @@ impl PhaseName {
             Self::Failed => "failed",
         }
     }
-
-    /// Returns the number of events in this phase, from `counts`.
-    pub(super) fn count(self, counts: &QueueCounts) -> usize {
-        match self {
-            Self::Held => counts.held,
-            Self::Queued => counts.queued,
-            Self::Running => counts.running,
-            Self::Retrying => counts.retrying,
-            Self::Failed => counts.failed,
-        }
-    }
 }
 
 impl From<Phase> for PhaseName {
@@ -108,10 +97,9 @@ impl Query {
     }
 
     /// Returns `true` if the query selects this queue entry of a selected handler.
-    pub(super) fn selects(&self, entry: &QueueEntry) -> bool {
-        let (kind, namespace) = (entry.kind.clone(), entry.namespace.as_deref());
-        let object_ref = ObjectRef { kind, namespace, name: &entry.name, uid: &entry.uid };
-        self.selects_object(&object_ref) && self.phase.is_none_or(|selected| selected == entry.phase.into())
+    pub(super) fn selects(&self, entry: &QueueEntry<AnyEvent>) -> bool {
+        self.selects_object(&entry.event.object_ref())
+            && self.phase.is_none_or(|selected| selected == entry.phase.into())
     }
 
     /// Returns `true` if the query selects an object with this kind, namespace and name.

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{Change, DriverId, Interest, Phase, QueueEntry, Undecodable};
+use staffetta_handler::{AnyEvent, DriverId, Interest, Message, Phase, QueueEntry, Undecodable};
 
+use super::queue_counts::QueueCounts;
 use super::requests::{BackgroundSummary, RequestSummary};
 use super::timestamps::Now;
 use super::{PhaseName, ScopedChain};
@@ -279,7 +280,7 @@ impl HandlerSummary {
         let (scope, handler) = running.unzip();
         let waits = handler.as_ref().map(|handler| handler.unmet_prerequisites());
         let waits = waits.unwrap_or_else(|| vec!["it is not set up yet".to_owned()]);
-        let counts = handler.as_ref().map(|handler| handler.chain.counts()).unwrap_or_default();
+        let counts = QueueCounts::of(handler.as_ref().map(|handler| &handler.chain));
         let handler = handler.as_ref().map(|handler| &handler.handler);
         Self {
             name: name.to_owned(),
@@ -288,14 +289,14 @@ impl HandlerSummary {
                 .flat_map(|handler| handler.kinds())
                 .map(|kind| kind.name.to_string())
                 .collect(),
-            drivers: handler.map(|handler| handler.drivers().to_vec()).unwrap_or_default(),
+            drivers: handler.map(|handler| handler.drivers.clone()).unwrap_or_default(),
             in_every_replica: scope == Some(HandlerScope::EveryReplica),
             open: waits.is_empty(),
             waits,
             added,
             attempts,
             interest: None,
-            counts: PhaseName::ALL.map(|phase| (phase, phase.count(&counts))).into(),
+            counts: counts.by_phase,
         }
     }
 }
@@ -349,28 +350,30 @@ impl ObjectSummary {
         self.last_error.as_ref().map_or(self.since_seconds, |last_error| last_error.since_seconds)
     }
 
-    /// Converts an entry of the queues of `handler`, with its times relative to `now`.
-    pub(super) fn new(handler: &str, entry: QueueEntry, now: Now) -> Self {
+    /// Converts an entry of the queues of `handler`, with its times relative to `now`, and with its requests if `with_requests` is set.
+    pub(super) fn new(handler: &str, entry: &QueueEntry<AnyEvent>, with_requests: bool, now: Now) -> Self {
         let next = match entry.phase {
             Phase::Retrying { at } | Phase::Failed { at } => Some(at),
             Phase::Held | Phase::Queued | Phase::Running => None,
         };
-        let kept = entry.attachment.as_deref().and_then(|kept| kept.downcast_ref::<KeptRequests>());
+        let kept = entry.attachment().filter(|_| with_requests);
+        let kept = kept.and_then(|kept| kept.downcast_ref::<KeptRequests>());
+        let object_ref = entry.event.object_ref();
         let requests = kept.map(|kept| kept.log.requests()).unwrap_or_default();
         Self {
             handler: handler.to_owned(),
             replica: None,
-            kind: entry.kind.into_owned(),
-            namespace: entry.namespace,
-            name: entry.name,
-            uid: entry.uid,
-            change: Change::name(entry.change).to_owned(),
+            kind: object_ref.kind.to_string(),
+            namespace: object_ref.namespace.map(str::to_owned),
+            name: object_ref.name.to_owned(),
+            uid: object_ref.uid.to_owned(),
+            change: entry.event.change().name().to_owned(),
             phase: PhaseName::from(entry.phase).as_str().to_owned(),
             since: now.rfc3339(entry.since),
             since_seconds: now.seconds_since(entry.since),
             next: next.map(|next| now.rfc3339(next)),
             next_seconds: next.map(|next| now.seconds_until(next)),
-            last_error: entry.last_error.map(|last_error| ErrorSummary {
+            last_error: entry.last_error().map(|last_error| ErrorSummary {
                 error: last_error.error.to_string(),
                 reason: last_error.reason.to_owned(),
                 attempts: last_error.attempts,

@@ -321,8 +321,8 @@ async fn the_writes_and_driver_calls_of_an_outside_handler_are_recorded() {
     let world = World::with("[kubernetes]\nenabled_handlers = [\"greeter\"]").await;
     world.pod("web", json!({}), json!({})).await;
     let planned = greeted(&world, |registry| {
-        let bell = registry.driver_trait::<dyn Bell>("bell", "silent", "Rings.");
-        bell.recorded(|_, plan| {
+        registry.driver_trait::<dyn Bell>("bell", "silent", "Rings.");
+        registry.recorded::<dyn Bell>(|_, plan| {
             struct Recording(staffetta_handler::DryRunPlan);
             impl Bell for Recording {
                 fn ring(&self) {

@@ -100,7 +100,7 @@ impl World {
                 cluster: setup.cluster_id()?,
                 client: setup.client(),
                 source,
-                recorder: setup.recorder(),
+                recorder: setup.recorder.clone(),
                 policy,
                 kubelets: None,
                 predecessor: None,

@@ -16,7 +16,7 @@ pub fn registration(daemon: &Arc<CniDaemon>, node_name: &str) -> Registration {
     let handler = CniHandler(Arc::clone(daemon));
     Registration::new(handler)
         .on::<Pod>()
-        .field_selector::<Pod>(&format!("spec.nodeName={node_name}"))
+        .select::<Pod>(|kind| kind.field_selector = Some(format!("spec.nodeName={node_name}")))
         .erase()
 }
 

@@ -36,8 +36,8 @@ mod write;
 
 pub use backoff::{Backoff, BackoffPolicy};
 pub use chain::{
-    Async, Context, Dispatcher, EventHandler, LastError, Limit, LogExceptions, Phase, QueueCounts,
-    QueueEntry, QueueMetrics, QueuePolicy, Report, Retry, Superseded, Timeout,
+    Async, Context, Dispatcher, EventHandler, LastError, Limit, LogExceptions, Phase, QueueEntry,
+    QueueMetrics, QueuePolicy, Report, Retry, Timeout,
 };
 pub use clock::BootTime;
 pub use event::{
@@ -46,10 +46,10 @@ pub use event::{
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{
-    Check, CheckResult, Diagnosis, DriverId, DriverTrait, DryRunPlan, ErasedHandler, EventNote,
-    EventRecorder, Finding, GarbageCollector, HANDLER_LABEL, Index, Interest, KindIndex, NewDriverTrait,
-    PlannedCall, Recorder, Registration, Registry, RegistryEntry, ResourceEventHandler, Section,
-    SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender, deliver,
+    Check, CheckResult, DriverEntry, DriverId, DriverTrait, DryRunPlan, EventNote, Finding, GarbageCollector,
+    HANDLER_LABEL, HandlerEntry, Index, Interest, KindIndex, PlannedCall, Recorder, Registration, Registry,
+    ResourceEventHandler, Section, SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender,
+    deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};
 

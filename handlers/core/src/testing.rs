@@ -35,21 +35,17 @@ use crate::backoff::BackoffPolicy;
 use crate::chain::{Context, EventHandler, QueueMetrics, Report};
 use crate::event::{AnyEvent, Event, Identity, Message, Object, Tombstone, Trigger};
 use crate::failure::{Failure, HandlerError, Pending, causes};
-use crate::registry::{ErasedHandler, KindIndex, Registration};
+use crate::registry::Registration;
 
 /// Delivers events to one handler, and before that to its indexes, as the program does. Each call returns the result of the handler.
 ///
 /// There are no queues, retries or time limits.
-pub struct Feed {
-    handler: ErasedHandler,
-    indexes: Vec<KindIndex>,
-}
+pub struct Feed(Registration);
 
 impl Feed {
     /// Creates a feed for the handler of `registration`.
     pub fn new<H: Send + Sync + 'static>(registration: Registration<H>) -> Self {
-        let (handler, indexes, _) = registration.erase().into_parts();
-        Self { handler, indexes }
+        Self(registration.erase())
     }
 
     /// Delivers an `Added` event of `object`.
@@ -75,17 +71,17 @@ impl Feed {
 
     /// Delivers a trigger.
     pub async fn trigger(&self, trigger: impl Trigger) -> Result<(), HandlerError> {
-        self.handler.handle(&AnyEvent::trigger(trigger), &Context::detached()).await
+        self.0.handle(&AnyEvent::trigger(trigger), &Context::detached()).await
     }
 
     /// Delivers an event to the indexes, and to the handler if it [wants](crate::ResourceEventHandler::wants) the event.
     pub async fn event<K: Object>(&self, event: Event<K>) -> Result<(), HandlerError> {
         let event = event.erase();
-        for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
+        for index in self.0.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(&event)?;
         }
-        if self.handler.wants(&event).is_taken() {
-            self.handler.handle(&event, &Context::detached()).await
+        if self.0.wants(&event).is_taken() {
+            self.0.handle(&event, &Context::detached()).await
         } else {
             Ok(())
         }

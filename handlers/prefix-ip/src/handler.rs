@@ -92,10 +92,10 @@ impl PrefixIpHandler {
             .index::<Node>(Arc::clone(&cluster))
             .index::<Pod>(Arc::clone(&cluster))
             .index::<ConfigMap>(cluster)
-            .field_selector::<ConfigMap>(&format!(
-                "metadata.namespace={},metadata.name={}",
-                CONFIG_MAP.0, CONFIG_MAP.1
-            ))
+            .select::<ConfigMap>(|kind| {
+                let (namespace, name) = CONFIG_MAP;
+                kind.field_selector = Some(format!("metadata.namespace={namespace},metadata.name={name}"));
+            })
     }
 
     /// Returns `true` if pods of the node get addresses.

@@ -13,7 +13,7 @@ use kube::client::Body;
 use serde_json::{Value, from_value, json, to_vec};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::testing::Feed;
-use staffetta_handler::{EventNote, EventRecorder, Message, Recorder, Source, TriggerSender};
+use staffetta_handler::{Message, Recorder, Source, TriggerSender};
 use staffetta_memory::{Fault, MemoryPrefixes, PrefixMethod};
 use staffetta_prefix_ip::address::PRIVATE_IPV4_ADDRESS;
 use staffetta_prefix_ip::cluster::WatchedCluster;
@@ -33,15 +33,6 @@ struct World {
     triggered: Arc<Mutex<Vec<String>>>,
     /// The Events: object, reason and text.
     notes: Arc<Mutex<Vec<String>>>,
-}
-
-/// Collects the Events.
-struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl EventRecorder for Notes {
-    fn record(&self, note: EventNote) {
-        self.0.lock().unwrap().push(format!("{} {}: {}", note.regarding.name, note.reason, note.text));
-    }
 }
 
 const RESYNC: Duration = Duration::from_secs(300);
@@ -70,6 +61,11 @@ impl World {
             }
         });
         let notes = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&notes);
+        let recorder = Recorder::new(move |note| {
+            let text = format!("{} {}: {}", note.regarding.name, note.reason, note.text);
+            noted.lock().unwrap().push(text);
+        });
         let table = Arc::new(NodeTable::new(Duration::from_secs(30)));
         let label = ("kubernetes.io/os".to_owned(), "windows".to_owned());
         let cluster = Arc::new(WatchedCluster::new(label, Arc::clone(&table)));
@@ -79,7 +75,7 @@ impl World {
             Arc::clone(cloud) as _,
             Arc::clone(&cluster),
             Arc::clone(&table),
-            Recorder::new(Notes(Arc::clone(&notes))),
+            recorder,
         );
         let worker = Worker {
             provider: Arc::clone(cloud) as _,

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::context::Current;
-use super::queue_state::{Phase, Queued};
+use super::queue_state::{Phase, QueueEntry};
 use super::retry_state::{RetryMemory, RetryState, deadline};
 use crate::event::{Change, Message};
 
@@ -20,25 +20,16 @@ pub struct QueuePolicy {
     /// The maximum length of a queue that does not coalesce. Once so many messages of a key wait, newer messages replace queued ones
     /// anyway, and [`Async::overflowed`](crate::Async::overflowed) counts the replaced ones.
     pub depth: usize,
-    /// Selects the newer messages that end the retries of an older message.
-    pub superseded: Superseded,
+    /// `true` if all newer messages with the same ordering key end the retries of an older message, because the handler reconciles everything
+    /// that belongs to the key together; `false` if only those about the same object do. A trigger supersedes only triggers of its type,
+    /// and a deletion only messages of its own object.
+    pub superseded_by_key: bool,
 }
 
 impl Default for QueuePolicy {
     fn default() -> Self {
-        Self { coalesce: true, depth: 100, superseded: Superseded::default() }
+        Self { coalesce: true, depth: 100, superseded_by_key: false }
     }
-}
-
-/// Selects the newer messages that end the retries of an older message, because they make these retries pointless. A trigger supersedes
-/// only triggers of its type, and a deletion only messages of its own object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Superseded {
-    /// Messages about the same object.
-    #[default]
-    BySameObject,
-    /// All messages with the same ordering key, because the handler reconciles everything that belongs to the key together.
-    BySameKey,
 }
 
 /// The messages of one ordering key, in all phases: the one being handled, those that wait, and those that
@@ -47,7 +38,7 @@ pub(super) struct KeyQueue<E> {
     /// The message that is being handled.
     current: Option<CurrentMessage<E>>,
     /// All other messages in order of arrival: those that were not handled yet, and those that failed and wait for their next attempt.
-    waiting: VecDeque<Queued<E>>,
+    waiting: VecDeque<QueueEntry<E>>,
     /// Notified when a message arrives or is declined; `None` until a task waits for arrivals.
     arrival: Option<Arc<Notify>>,
     /// Set once a task handles the messages. It stays unset while the queues are closed.
@@ -57,7 +48,7 @@ pub(super) struct KeyQueue<E> {
 /// A message that is being handled, and its state.
 pub(super) type CurrentMessage<E> = (E, Arc<Current>);
 
-impl<E: Message + Clone> Queued<E> {
+impl<E: Message + Clone> QueueEntry<E> {
     /// Returns `true` if the message failed and waits to be handled again.
     fn failed(&self) -> bool {
         matches!(self.phase, Phase::Failed { .. })
@@ -109,11 +100,10 @@ impl<E: Message + Clone> KeyQueue<E> {
     /// Adds a message. Returns the number of queued messages that it replaced because the queue is full;
     /// always 0 with coalescing. `since` is the time of its arrival.
     pub(super) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
-        let phase = if self.started { Phase::Queued } else { Phase::Held };
-        let mut message = Queued { event, phase, since, retry: None };
+        let mut message = QueueEntry { event, phase: Phase::Queued, since, retry: None };
         // An object that failed is handled at once when it changes.
         self.replace(&mut message, |newer, older| older.failed() && takes_over(newer, &older.event, policy));
-        if policy.superseded == Superseded::BySameKey && message.event.change() == Change::Deleted {
+        if policy.superseded_by_key && message.event.change() == Change::Deleted {
             // What failed may work without the deleted object.
             let failed = self.waiting.iter_mut().filter(|older| older.failed());
             failed.for_each(|older| older.phase = Phase::Failed { at: since });
@@ -170,7 +160,7 @@ impl<E: Message + Clone> KeyQueue<E> {
             Some(at) => message.phase == Phase::Failed { at },
             None => !message.failed(),
         })?;
-        let Queued { event, since, retry, .. } = self.waiting.remove(next)?;
+        let QueueEntry { event, since, retry, .. } = self.waiting.remove(next)?;
         let others_fail = self.failing(event.uid()).is_some();
         let current = Arc::new(Current::new(due.unwrap_or(since), retry, others_fail));
         let running = self.current.insert((event, current)).clone();
@@ -197,7 +187,7 @@ impl<E: Message + Clone> KeyQueue<E> {
     /// * The notification of the next arrival of a message, which ends the wait, too.
     pub(super) fn next_attempt(&mut self) -> Option<(Instant, Option<Duration>, Arc<Notify>)> {
         let due = self.waiting.front().and_then(|_| self.due())?;
-        let outage = self.waiting.iter().filter_map(Queued::outage).max();
+        let outage = self.waiting.iter().filter_map(QueueEntry::outage).max();
         Some((due, outage, Arc::clone(self.arrival.get_or_insert_default())))
     }
 
@@ -233,7 +223,7 @@ impl<E: Message + Clone> KeyQueue<E> {
         } else if !declined {
             let since = Instant::now();
             let phase = Phase::Failed { at: deadline(since, delay) };
-            self.waiting.push_back(Queued { event, phase, since, retry });
+            self.waiting.push_back(QueueEntry { event, phase, since, retry });
         }
         false
     }
@@ -252,28 +242,26 @@ impl<E: Message + Clone> KeyQueue<E> {
     }
 
     /// Returns copies of all messages, the current one first.
-    pub(super) fn messages(&self) -> impl Iterator<Item = Queued<E>> {
+    pub(super) fn messages(&self) -> impl Iterator<Item = QueueEntry<E>> {
         let current = self.current.iter().map(|(event, current)| {
             let progress = current.progress();
             let (phase, since, retry) = (progress.phase, progress.since, progress.retry.clone());
-            Queued { event: event.clone(), phase, since, retry }
+            QueueEntry { event: event.clone(), phase, since, retry }
         });
-        current.chain(self.waiting.iter().cloned())
-    }
-
-    /// Records that a task handles the messages from now on.
-    pub(super) fn start(&mut self) {
-        self.started = true;
-        self.queued().for_each(|message| message.phase = Phase::Queued);
+        let waiting = self.waiting.iter().cloned().map(|message| match message.phase {
+            Phase::Queued if !self.started => QueueEntry { phase: Phase::Held, ..message },
+            _ => message,
+        });
+        current.chain(waiting)
     }
 
     /// Returns the messages that were not handled yet, in order of arrival.
-    fn queued(&mut self) -> impl Iterator<Item = &mut Queued<E>> {
+    fn queued(&mut self) -> impl Iterator<Item = &mut QueueEntry<E>> {
         self.waiting.iter_mut().filter(|message| !message.failed())
     }
 
     /// Removes all waiting messages for which `condition` returns `true`, and lets `message` take over their failures.
-    fn replace(&mut self, message: &mut Queued<E>, condition: impl Fn(&E, &Queued<E>) -> bool) {
+    fn replace(&mut self, message: &mut QueueEntry<E>, condition: impl Fn(&E, &QueueEntry<E>) -> bool) {
         self.waiting.retain_mut(|older| {
             let replaced = condition(&message.event, older);
             if replaced {
@@ -296,9 +284,7 @@ fn replaces<E: Message>(newer: &E, older: &E) -> bool {
 /// Returns `true` if `newer` makes the retries of `older` pointless. Nothing supersedes a deletion or a requested deletion. A deletion
 /// does not supersede another object, which may have been created under the same name since.
 fn supersedes<E: Message>(newer: &E, older: &E, policy: &QueuePolicy) -> bool {
-    let same_key = policy.superseded == Superseded::BySameKey
-        && !newer.is_trigger()
-        && newer.change() != Change::Deleted;
+    let same_key = policy.superseded_by_key && !newer.is_trigger() && newer.change() != Change::Deleted;
     !older.finalizing() && (same_key || replaces(newer, older))
 }
 

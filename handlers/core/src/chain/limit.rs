@@ -10,40 +10,30 @@ use super::context::Context;
 use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
-/// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each [group](Self::per) of messages
+/// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each group of messages
 /// has its own limit. The messages of one namespace without a group share half of the permits, but at least one.
 ///
 /// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {
     /// The wrapper or handler whose invocations are limited.
-    pub(super) inner: H,
+    inner: H,
     permits: usize,
     /// The permits for messages without a group.
     ungrouped: Semaphore,
     /// Assigns each message to a group.
-    group: Group<E>,
+    group: GroupBy<E>,
     /// The permits of each group and each namespace with a running or waiting invocation.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
 }
 
 /// The type of a function that returns the group of a message; `None` if it belongs to no group.
-type Group<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
+pub(super) type GroupBy<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
-    /// Runs at most `permits` invocations of `inner` concurrently, and at most half as many for the objects of one namespace; 0 counts
-    /// as 1.
-    pub fn new(inner: H, permits: usize) -> Self {
+    /// Creates the wrapper that [`EventHandler::limit`] describes.
+    pub(super) fn new(inner: H, permits: usize, group: GroupBy<E>) -> Self {
         let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
-        let (ungrouped, groups) = (Semaphore::new(permits), DashMap::new());
-        Self { inner, permits, ungrouped, group: Box::new(|_| None), groups }
-    }
-
-    /// Assigns messages to groups. Each group has as many permits as the messages without a group, for which `group` returns `None`,
-    /// have together.
-    #[must_use]
-    pub fn per(mut self, group: impl Fn(&E) -> Option<OrderingKey> + Send + Sync + 'static) -> Self {
-        self.group = Box::new(group);
-        self
+        Self { inner, permits, ungrouped: Semaphore::new(permits), group, groups: DashMap::new() }
     }
 }
 
@@ -103,7 +93,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_invocations_run_at_a_time_than_there_are_permits() {
         let crowd = Arc::new(Crowd::default());
-        let limit: Limit<_, TestMessage> = Enter(Arc::clone(&crowd)).limit(3);
+        let limit: Limit<_, TestMessage> = Enter(Arc::clone(&crowd)).limit(3, |_| None);
         let (event, context) = (TestMessage::added("a"), Context::detached());
         futures_util::future::join_all((0..20).map(|_| limit.handle(&event, &context))).await;
         assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
@@ -112,9 +102,9 @@ mod tests {
     #[tokio::test]
     async fn a_group_has_its_own_permits_and_is_removed_when_nothing_of_it_runs() {
         let crowd = Arc::new(Crowd::default());
-        let limit = Enter(Arc::clone(&crowd))
-            .limit(2)
-            .per(|event: &TestMessage| event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node)));
+        let limit = Enter(Arc::clone(&crowd)).limit(2, |event: &TestMessage| {
+            event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node))
+        });
         let events: Vec<_> =
             (0..60).map(|place| TestMessage::added(&format!("{}-{place}", place % 3))).collect();
         let context = Context::detached();
@@ -126,7 +116,7 @@ mod tests {
     #[tokio::test]
     async fn a_namespace_has_at_most_half_of_the_permits_and_the_others_go_on() {
         let crowd = Arc::new(Crowd::default());
-        let limit: Limit<_, TestMessage> = Enter(Arc::clone(&crowd)).limit(6);
+        let limit: Limit<_, TestMessage> = Enter(Arc::clone(&crowd)).limit(6, |_| None);
         let context = Context::detached();
         let (greedy, other) =
             (vec![TestMessage::added("greedy/a"); 20], vec![TestMessage::added("other/a"); 20]);
@@ -144,7 +134,7 @@ mod tests {
 
     #[tokio::test]
     async fn zero_permits_count_as_one() {
-        let limit = Enter(Arc::default()).limit(0);
+        let limit = Enter(Arc::default()).limit(0, |_| None);
         limit.handle(&TestMessage::added("a"), &Context::detached()).await.expect("it is let in");
     }
 }

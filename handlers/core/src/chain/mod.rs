@@ -4,7 +4,7 @@
 //! | wrapper | adds |
 //! |---|---|
 //! | [`Dispatcher`] | passes each message to the handlers registered for it |
-//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; reports [`QueueCounts`], [`QueueEntry`] and [`QueueMetrics`] |
+//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; reports [`QueueEntry`] and [`QueueMetrics`] |
 //! | [`LogExceptions`] | reports every failure, including panics, to a [`Report`] |
 //! | [`Retry`] | repeats an invocation that failed with a transient error |
 //! | [`Limit`] | bounds the number of concurrent invocations |
@@ -24,10 +24,10 @@ mod timeout;
 
 pub use context::Context;
 pub use dispatcher::Dispatcher;
-pub use key_queue::{QueuePolicy, Superseded};
+pub use key_queue::QueuePolicy;
 pub use limit::Limit;
 pub use log_exceptions::{LogExceptions, Report};
-pub use queue_state::{Phase, QueueCounts, QueueEntry, QueueMetrics};
+pub use queue_state::{Phase, QueueEntry, QueueMetrics};
 pub use queues::Async;
 pub use retry::Retry;
 pub use retry_state::LastError;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::BackoffPolicy;
-use crate::event::Message;
+use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
 /// Handles messages. Handlers implement this trait, and so do the wrappers around a handler. The provided methods add a wrapper; call
@@ -59,8 +59,8 @@ use crate::failure::HandlerError;
 ///
 /// let chain = Greet
 ///     .timeout(Duration::from_secs(60))
-///     .limit(8)
-///     .retry(BackoffPolicy::default())
+///     .limit(8, |_| None)
+///     .retry(BackoffPolicy::default(), None)
 ///     .log_exceptions(Arc::new(LogReport::new("greet", BackoffPolicy::default())));
 /// # let _ = chain;
 /// ```
@@ -77,14 +77,20 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         Timeout { inner: self, limit }
     }
 
-    /// Runs at most `permits` invocations concurrently, and at most half as many for the objects of one namespace; 0 counts as 1.
-    fn limit(self, permits: usize) -> Limit<Self, E> {
-        Limit::new(self, permits)
+    /// Runs at most `permits` invocations concurrently, and at most half as many for the objects of one namespace; 0 counts as 1. Each
+    /// `group` has as many permits as the messages without a group, for which it returns `None`, have together.
+    fn limit(
+        self,
+        permits: usize,
+        group: impl Fn(&E) -> Option<OrderingKey> + Send + Sync + 'static,
+    ) -> Limit<Self, E> {
+        Limit::new(self, permits, Box::new(group))
     }
 
-    /// Repeats an invocation that fails with a transient error, with the delays and the time limit of `policy`.
-    fn retry(self, policy: BackoffPolicy) -> Retry<Self, E> {
-        Retry { inner: self, policy, report: None }
+    /// Repeats an invocation that fails with a transient error, with the delays and the time limit of `policy`. Reports each failure that is
+    /// followed by another attempt to `report`, if any.
+    fn retry(self, policy: BackoffPolicy, report: Option<Arc<dyn Report<E>>>) -> Retry<Self, E> {
+        Retry { inner: self, policy, report }
     }
 
     /// Reports every failure, including panics, to `report`, and always returns `Ok`.

@@ -1,36 +1,38 @@
 //! The observable state of the queues: counts, single messages, and metrics.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::retry_state::{LastError, RetryMemory};
-use crate::event::{Change, Message, ObjectRef};
 
-/// One message in the queues of a handler, for status pages: it waits, runs or failed.
+/// One message in the queues of a handler: it waits, runs or failed.
 #[derive(Clone, Debug)]
-pub struct QueueEntry {
-    /// The kind of the object, as in the field `kind`.
-    pub kind: Cow<'static, str>,
-    /// The namespace of the object; `None` for a cluster-scoped object.
-    pub namespace: Option<String>,
-    /// The name of the object.
-    pub name: String,
-    /// The UID of the object.
-    pub uid: String,
-    /// The change of the object.
-    pub change: Change,
+pub struct QueueEntry<E> {
+    /// The message itself.
+    pub event: E,
     /// The state of the message.
     pub phase: Phase,
     /// The time at which the current phase of the message began.
     pub since: Instant,
-    /// The last error since the object was last handled successfully; `None` if there was none.
-    pub last_error: Option<LastError>,
-    /// The details that [`Context::attach`](crate::Context::attach) attached to the object.
-    pub attachment: Option<Arc<dyn Any + Send + Sync>>,
+    /// The failures of the object so far.
+    pub(super) retry: RetryMemory,
+}
+
+impl<E> QueueEntry<E> {
+    /// Returns the last error since the object was last handled successfully; `None` if there was none. It may report only
+    /// [unfinished work](crate::Failure::pending).
+    pub fn last_error(&self) -> Option<&LastError> {
+        let retry = self.retry.as_ref()?;
+        retry.pending.as_ref().or(retry.last_error.as_ref())
+    }
+
+    /// Returns the details that [`Context::attach`](crate::Context::attach) attached to the object.
+    pub fn attachment(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.retry.as_ref()?.attachment.as_ref()
+    }
 }
 
 /// The state of a message that was not handled successfully yet.
@@ -53,79 +55,6 @@ pub enum Phase {
         /// The time at which the message is handled again.
         at: Instant,
     },
-}
-
-/// A message in a queue, with its phase.
-#[derive(Clone)]
-pub(super) struct Queued<E> {
-    /// The message itself.
-    pub(super) event: E,
-    /// The phase of the message.
-    pub(super) phase: Phase,
-    /// The time at which the phase began.
-    pub(super) since: Instant,
-    /// The failures of the object so far.
-    pub(super) retry: RetryMemory,
-}
-
-impl<E: Message> From<Queued<E>> for QueueEntry {
-    fn from(Queued { event, phase, since, retry }: Queued<E>) -> Self {
-        let ObjectRef { kind, namespace, name, uid } = event.object_ref();
-        let (last_error, attachment) = retry.map(|retry| (retry.shown, retry.attachment)).unwrap_or_default();
-        Self {
-            kind,
-            namespace: namespace.map(str::to_owned),
-            name: name.to_owned(),
-            uid: uid.to_owned(),
-            change: event.change(),
-            phase,
-            since,
-            last_error,
-            attachment,
-        }
-    }
-}
-
-/// The number of messages in each phase, in the queues of one handler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueCounts {
-    /// Messages in [`Phase::Held`].
-    pub held: usize,
-    /// Messages in [`Phase::Queued`].
-    pub queued: usize,
-    /// Messages in [`Phase::Running`].
-    pub running: usize,
-    /// Messages in [`Phase::Retrying`].
-    pub retrying: usize,
-    /// Messages in [`Phase::Failed`].
-    pub failed: usize,
-    /// The start of the running invocation that began first; `None` if none is running.
-    pub oldest_running: Option<Instant>,
-    /// The total time that all running invocations have taken so far.
-    pub unfinished: Duration,
-}
-
-impl QueueCounts {
-    /// Returns the number of messages in all phases.
-    pub fn total(&self) -> usize {
-        self.held + self.queued + self.running + self.retrying + self.failed
-    }
-
-    /// Counts one message in the field of its phase.
-    pub(super) fn add<E>(&mut self, message: &Queued<E>, now: Instant) {
-        let since = message.since;
-        match message.phase {
-            Phase::Held => self.held += 1,
-            Phase::Queued => self.queued += 1,
-            Phase::Retrying { .. } => self.retrying += 1,
-            Phase::Failed { .. } => self.failed += 1,
-            Phase::Running => {
-                self.running += 1;
-                self.oldest_running = Some(self.oldest_running.map_or(since, |oldest| oldest.min(since)));
-                self.unfinished += now.saturating_duration_since(since);
-            }
-        }
-    }
 }
 
 /// Receives the measurements of the queues of one handler. The methods are called for every message, so they must be cheap and must not

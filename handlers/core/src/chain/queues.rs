@@ -19,7 +19,7 @@ use super::EventHandler;
 use super::context::{Context, POLLING, SharedQueueState};
 use super::key_queue::{CurrentMessage, KeyQueue, QueuePolicy};
 use super::outage::Outage;
-use super::queue_state::{QueueCounts, QueueEntry, QueueMetrics, Queued};
+use super::queue_state::{QueueEntry, QueueMetrics};
 use crate::event::{KeyHasher, Message, OrderingKey};
 use crate::failure::{HandlerError, causes, panic_as_error};
 
@@ -49,7 +49,7 @@ struct Queues<E: Message, H> {
     /// The number of messages that were replaced because their queue was full although coalescing is off.
     overflowed: AtomicU64,
     /// The messages of the queues that ended without success because the program stops.
-    unhandled: Mutex<Vec<Queued<E>>>,
+    unhandled: Mutex<Vec<QueueEntry<E>>>,
     shared: SharedQueueState,
 }
 
@@ -97,7 +97,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         queues.open.store(!queues.stop.is_cancelled(), SeqCst);
         let mut held = Vec::new();
         for mut queue in queues.by_key.iter_mut().filter(|queue| !queue.started) {
-            queue.start();
+            queue.started = true;
             held.push(*queue.key());
         }
         tokio::spawn(async move {
@@ -129,39 +129,23 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         self.queues.shared.busy.load(SeqCst)
     }
 
-    /// Returns the number of queues, which is the number of ordering keys with a message in any phase.
-    pub fn queues(&self) -> usize {
-        self.queues.by_key.len()
-    }
-
     /// Returns the number of messages that were replaced because their queue was full although coalescing is off.
     pub fn overflowed(&self) -> u64 {
         self.queues.overflowed.load(SeqCst)
     }
 
-    /// Returns the number of messages in each phase. The queues are read one after the other, so the counts are not a consistent
-    /// snapshot.
-    pub fn counts(&self) -> QueueCounts {
-        let (mut counts, now) = (QueueCounts::default(), Instant::now());
-        for queue in &self.queues.by_key {
-            queue.messages().for_each(|message| counts.add(&message, now));
-        }
-        counts
+    /// Returns the number of queues, which is the number of ordering keys with a message in any phase.
+    pub fn queues(&self) -> usize {
+        self.queues.by_key.len()
     }
 
-    /// Returns at most `limit` messages that were not handled successfully yet. Messages with an error come first, ordered by the time
-    /// of their first error; then the others, ordered by the start of their phase.
-    pub fn entries(&self, limit: usize) -> Vec<QueueEntry> {
-        let mut messages = Vec::new();
-        self.queues.by_key.iter().for_each(|queue| messages.extend(queue.messages()));
-        messages.extend(self.queues.unhandled().iter().cloned());
-        messages.sort_by_key(|Queued { since, retry, .. }| {
-            match retry.as_ref().and_then(|retry| retry.shown.as_ref()) {
-                Some(last_error) => (false, last_error.since),
-                None => (true, *since),
-            }
-        });
-        messages.into_iter().take(limit).map(QueueEntry::from).collect()
+    /// Returns the messages that were not handled successfully yet, in any order. The queues are read one after the other, so this is not a
+    /// consistent snapshot.
+    pub fn entries(&self) -> Vec<QueueEntry<E>> {
+        let mut entries = Vec::new();
+        self.queues.by_key.iter().for_each(|queue| entries.extend(queue.messages()));
+        entries.extend(self.queues.unhandled().iter().cloned());
+        entries
     }
 
     /// Completes when at most `most` queues are [busy](Self::busy).
@@ -316,7 +300,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     }
 
     /// Locks the messages that were not handled before the end.
-    fn unhandled(&self) -> MutexGuard<'_, Vec<Queued<E>>> {
+    fn unhandled(&self) -> MutexGuard<'_, Vec<QueueEntry<E>>> {
         self.unhandled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -24,15 +24,6 @@ pub struct Retry<H, E> {
     pub(super) report: Option<Arc<dyn Report<E>>>,
 }
 
-impl<H, E: Message> Retry<H, E> {
-    /// Reports each failure that is followed by another attempt to `report`.
-    #[must_use]
-    pub fn reported(mut self, report: Arc<dyn Report<E>>) -> Self {
-        self.report = Some(report);
-        self
-    }
-}
-
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
     async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
         loop {
@@ -83,7 +74,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_transient_failure_is_repeated_until_it_succeeds() {
         let (handler, attempts) = failing(3, Fault::transient("busy"));
-        let retry = handler.retry(BackoffPolicy::default());
+        let retry = handler.retry(BackoffPolicy::default(), None);
         retry
             .handle(&TestMessage::added("a"), &Context::detached())
             .await
@@ -95,7 +86,7 @@ mod tests {
     async fn a_permanent_failure_is_returned_at_once() {
         let (handler, attempts) = failing(3, Fault::permanent("refused"));
         let error = handler
-            .retry(BackoffPolicy::default())
+            .retry(BackoffPolicy::default(), None)
             .handle(&TestMessage::added("a"), &Context::detached())
             .await;
         assert_eq!(error.expect_err("it fails").to_string(), "refused");
@@ -107,7 +98,7 @@ mod tests {
         let (handler, attempts) = failing(u32::MAX, Fault::transient("busy"));
         let started = Instant::now();
         let error = handler
-            .retry(BackoffPolicy::default())
+            .retry(BackoffPolicy::default(), None)
             .handle(&TestMessage::added("a"), &Context::detached())
             .await;
         assert_eq!(error.expect_err("it fails").to_string(), "busy");
@@ -137,7 +128,7 @@ mod tests {
             let (handler, attempts) = failing(3, fault.after(Duration::from_millis(50)));
             let (reports, context, started) =
                 (Arc::new(CountingReport::default()), Context::detached(), Instant::now());
-            let retry = handler.retry(BackoffPolicy::default()).reported(Arc::clone(&reports) as _);
+            let retry = handler.retry(BackoffPolicy::default(), Some(Arc::clone(&reports) as _));
             retry.handle(&TestMessage::added("a"), &context).await.expect("the fourth attempt succeeds");
             assert_eq!(attempts.load(Ordering::Relaxed), 4);
             assert_eq!(started.elapsed(), Duration::from_millis(150));
@@ -150,7 +141,7 @@ mod tests {
         let wait = Duration::from_secs(1);
         let (handler, _) = failing(95, Fault::transient("not yet").pending(Pending::default()).after(wait));
         let (reports, context) = (Arc::new(CountingReport::default()), Context::detached());
-        let retry = handler.retry(BackoffPolicy::default()).reported(Arc::clone(&reports) as _);
+        let retry = handler.retry(BackoffPolicy::default(), Some(Arc::clone(&reports) as _));
         let (message, started) = (TestMessage::added("a"), Instant::now());
         let mut handled = std::pin::pin!(retry.handle(&message, &context));
         for (seconds, expected) in [(29, 0), (31, 1), (59, 1), (61, 2), (91, 3)] {
@@ -171,7 +162,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_beyond_the_time_limit_is_a_failure() {
         let (handler, _) = failing(u32::MAX, Fault::transient("not yet").pending(Pending::default()));
-        let retry = handler.retry(BackoffPolicy::default());
+        let retry = handler.retry(BackoffPolicy::default(), None);
         assert!(retry.handle(&TestMessage::added("a"), &Context::detached()).await.is_err());
     }
 
@@ -188,7 +179,7 @@ mod tests {
             Err(if queues { queued() } else { Fault::transient("busy") }.into())
         });
         let started = Instant::now();
-        let retry = handler.retry(BackoffPolicy::default());
+        let retry = handler.retry(BackoffPolicy::default(), None);
         let error = retry
             .handle(&TestMessage::added("a"), &Context::detached())
             .await
@@ -200,7 +191,7 @@ mod tests {
     async fn a_hint_of_the_error_is_obeyed() {
         let (handler, _) = failing(1, Fault::transient("busy").after(Duration::from_secs(7)));
         let started = Instant::now();
-        let retry = handler.retry(BackoffPolicy::default());
+        let retry = handler.retry(BackoffPolicy::default(), None);
         retry
             .handle(&TestMessage::added("a"), &Context::detached())
             .await

@@ -24,12 +24,12 @@ pub struct LastError {
 }
 
 impl LastError {
-    /// Updates `last` with one more failed attempt at the current time, and returns a copy of it.
-    fn record(last: &mut Option<Self>, error: &dyn Failure) -> Self {
+    /// Updates `last` with one more failed attempt at the current time.
+    fn record<'l>(last: &'l mut Option<Self>, error: &dyn Failure) -> &'l Self {
         let (attempts, since) =
             last.as_ref().map_or_else(|| (0, Instant::now()), |last| (last.attempts, last.since));
         let (attempts, reason) = (attempts.saturating_add(1), error.reason());
-        last.insert(Self { error: truncated(causes(error)).into(), reason, attempts, since }).clone()
+        last.insert(Self { error: truncated(causes(error)).into(), reason, attempts, since })
     }
 }
 
@@ -45,10 +45,8 @@ pub(super) struct RetryState {
     pub(super) failures: u32,
     /// The last error that counts as a failure.
     pub(super) last_error: Option<LastError>,
-    /// The last error that only reported [unfinished work](Failure::pending).
+    /// The last error that only reported [unfinished work](Failure::pending); `None` if a failure came after it.
     pub(super) pending: Option<LastError>,
-    /// The most recent of both errors, for status pages.
-    pub(super) shown: Option<LastError>,
     /// The time at which unfinished work was last reported as a failure.
     pending_reported: Option<Instant>,
     /// The delay that the last error requested (zero if none), if that error was transient, so that its cause may be an outage; `None`
@@ -64,7 +62,8 @@ pub(super) struct RetryState {
 impl RetryState {
     /// Records a failed attempt.
     pub(super) fn failed(&mut self, error: &dyn Failure) {
-        self.shown = Some(LastError::record(&mut self.last_error, error));
+        LastError::record(&mut self.last_error, error);
+        self.pending = None;
         if error.pending().is_none() {
             self.outage = error.transient().then(|| error.retry_after().unwrap_or_default().min(MAX_HINT));
         }
@@ -92,7 +91,6 @@ impl RetryState {
             let since = self.last_error.as_ref().map_or(error.since, |failed| failed.since.min(error.since));
             self.last_error = Some(LastError { since, ..error.clone() });
         }
-        self.shown = Some(error);
         Some((wait, report))
     }
 

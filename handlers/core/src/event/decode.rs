@@ -70,7 +70,7 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Decoded<K> {
         }
         match serde_json::from_str(&text) {
             Ok(object) => Ok(Self::Object(object)),
-            Err(error) => match names(&text) {
+            Err(error) => match metadata(&text) {
                 Some(meta) => Ok(Self::Undecodable { meta: Box::new(meta), error: reason(&error) }),
                 None => Err(D::Error::custom(reason(&error))),
             },
@@ -109,20 +109,13 @@ fn managed_fields(text: &str) -> Option<Range<usize>> {
     Some(start..start + found.len())
 }
 
-/// Decodes only name, namespace, UID and resourceVersion of an object. Returns `None` if the text is not JSON or has no name or UID.
-fn names(text: &str) -> Option<ObjectMeta> {
-    let Names { name, namespace, uid, resource_version } =
-        serde_json::from_str::<WithMetadata<Names>>(text).ok()?.metadata;
-    Some(ObjectMeta {
-        name: Some(name),
-        namespace,
-        uid: Some(uid),
-        resource_version,
-        ..ObjectMeta::default()
-    })
+/// Decodes only the metadata of an object. Returns `None` if the text is not JSON or has no name or UID.
+fn metadata(text: &str) -> Option<ObjectMeta> {
+    let metadata = serde_json::from_str::<WithMetadata<ObjectMeta>>(text).ok()?.metadata;
+    (metadata.name.is_some() && metadata.uid.is_some()).then_some(metadata)
 }
 
-/// An object of which only some fields of the metadata are decoded.
+/// An object of which only the metadata, or some of its fields, are decoded.
 #[derive(Deserialize)]
 pub(crate) struct WithMetadata<M> {
     /// The decoded fields of the metadata.
@@ -135,16 +128,6 @@ pub(crate) struct WithMetadata<M> {
 struct ManagedFields<'a> {
     #[serde(borrow)]
     managed_fields: Option<&'a RawValue>,
-}
-
-/// The metadata as far as [`names`] needs it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Names {
-    name: String,
-    namespace: Option<String>,
-    uid: String,
-    resource_version: Option<String>,
 }
 
 impl<K: Resource<DynamicType = ()>> Resource for Decoded<K> {

@@ -3,16 +3,16 @@
 use std::any::TypeId;
 use std::borrow::Cow;
 
-use futures_util::future::BoxFuture;
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use futures_util::{FutureExt, StreamExt, TryFutureExt};
-use kube::api::ListParams;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::api::{ListParams, Request};
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::decode::{Decoded, WatchItem};
+use super::decode::{Decoded, WatchItem, WithMetadata};
 
 /// An item of a watch stream, with objects whose type is erased, or an error of the watch.
 pub type WatchResult = Result<watcher::Event<WatchItem>, watcher::Error>;
@@ -33,7 +33,6 @@ pub struct Kind {
     /// The label selector of the objects to watch, such as `app=web`; `None` for all objects.
     pub label_selector: Option<String>,
     watch: fn(Client, watcher::Config) -> BoxStream<'static, WatchResult>,
-    newest: fn(Client) -> BoxFuture<'static, Result<String, kube::Error>>,
     decode: fn(Value) -> serde_json::Result<WatchItem>,
 }
 
@@ -52,11 +51,6 @@ impl Kind {
             label_selector: None,
             watch: |client, config| {
                 watcher(Api::<Decoded<K>>::all(client), config).map(|event| event.map(erase)).boxed()
-            },
-            newest: |client| {
-                let first = ListParams::default().limit(1);
-                let list = async move { Api::<K>::all(client).list_metadata(&first).await };
-                list.map_ok(|list| list.metadata.resource_version.unwrap_or_default()).boxed()
             },
             decode: |object| serde_json::from_value::<Decoded<K>>(object).map(Decoded::into_item),
         }
@@ -78,7 +72,10 @@ impl Kind {
 
     /// Returns the current resourceVersion of the API server for this kind: that of a list with at most one object.
     pub async fn newest(&self, client: Client) -> Result<String, kube::Error> {
-        (self.newest)(client).await
+        let request = Request::new(&*self.path).list_metadata(&ListParams::default().limit(1));
+        let list =
+            client.request::<WithMetadata<ListMeta>>(request.map_err(kube::Error::BuildRequest)?).await?;
+        Ok(list.metadata.resource_version.unwrap_or_default())
     }
 }
 

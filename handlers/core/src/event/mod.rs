@@ -64,14 +64,6 @@ impl<K: Object> Event<K> {
         self.object_ref().uid
     }
 
-    /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set).
-    pub fn finalizing(&self) -> bool {
-        match self {
-            Self::Added(object) | Self::Modified(object) => object.meta().deletion_timestamp.is_some(),
-            Self::Deleted(_) => true,
-        }
-    }
-
     /// Erases the type of the object.
     pub fn erase(self) -> AnyEvent {
         match self {

@@ -6,20 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::HandlerError;
 
-/// A check of a handler, a driver or an external system. It changes nothing. A check that must succeed before the program is ready
-/// returns `()`.
-pub struct Check<T = ()> {
-    /// The name of the handler, the driver or the external system, under which the result is shown.
+/// A check of a handler, a driver or an external system. It changes nothing.
+pub struct Check {
+    /// The name of the handler, the driver or the external system, under which the findings are shown.
     pub name: String,
     /// The function that runs the check. An error counts as a failed check.
-    pub run: RunCheck<T>,
+    pub run: RunCheck,
 }
 
-/// The type of a function that runs a check.
-type RunCheck<T> = Box<dyn Fn() -> BoxFuture<'static, Result<T, HandlerError>> + Send + Sync>;
-
-/// A check that runs on request and returns its findings.
-pub type Diagnosis = Check<Vec<Finding>>;
+/// The type of a function that runs a check and returns its findings.
+type RunCheck = Box<dyn Fn() -> BoxFuture<'static, Result<Vec<Finding>, HandlerError>> + Send + Sync>;
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

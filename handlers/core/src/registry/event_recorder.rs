@@ -22,40 +22,36 @@ pub struct EventNote {
     pub text: String,
 }
 
-/// Creates Kubernetes Events. The calls never block.
-pub trait EventRecorder: Send + Sync + 'static {
-    /// Creates the Event later, in the background.
-    fn record(&self, note: EventNote);
-}
+/// The recorder of the Kubernetes Events of a handler. Clones share the same destination.
+#[derive(Clone)]
+pub struct Recorder(Arc<dyn Fn(EventNote) + Send + Sync>);
 
-/// The event recorder of a handler. Clones share the same destination. The default recorder writes to the log only.
-#[derive(Clone, Default)]
-pub struct Recorder {
-    silent: bool,
-    recorder: Option<Arc<dyn EventRecorder>>,
+impl Default for Recorder {
+    /// Makes a recorder that writes to the log only.
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
 }
 
 impl Recorder {
-    /// Makes a recorder that writes to the log and passes each Event to `recorder`.
-    pub fn new(recorder: impl EventRecorder) -> Self {
-        Self { silent: false, recorder: Some(Arc::new(recorder)) }
+    /// Makes a recorder that writes to the log and passes each Event to `create`, which creates it later, in the background. `create` must
+    /// not block.
+    pub fn new(create: impl Fn(EventNote) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |note| {
+            let object_ref = note.regarding.object_ref();
+            info!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
+                handler = note.handler, reason = note.reason, note = note.text, "an event was recorded on an object");
+            create(note);
+        }))
     }
 
     /// Makes a recorder that discards everything, for a dry run.
     pub fn silent() -> Self {
-        Self { silent: true, recorder: None }
+        Self(Arc::new(|_| {}))
     }
 
     /// Writes the Event to the log, and creates it if the recorder can.
     pub fn record(&self, note: EventNote) {
-        if self.silent {
-            return;
-        }
-        let object_ref = note.regarding.object_ref();
-        info!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
-            handler = note.handler, reason = note.reason, note = note.text, "an event was recorded on an object");
-        if let Some(recorder) = &self.recorder {
-            recorder.record(note);
-        }
+        (self.0)(note);
     }
 }

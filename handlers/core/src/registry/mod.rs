@@ -14,20 +14,19 @@ mod route;
 mod setup;
 mod source;
 
-pub use diagnosis::{Check, CheckResult, Diagnosis, Finding};
+pub use diagnosis::{Check, CheckResult, Finding};
 pub use dry_run::{DryRunPlan, PlannedCall};
-pub use event_recorder::{EventNote, EventRecorder, Recorder};
+pub use event_recorder::{EventNote, Recorder};
 pub use garbage_collector::GarbageCollector;
 pub use index::Index;
 pub use interest::Interest;
-pub use registration::{ErasedHandler, KindIndex, Registration};
+pub use registration::{KindIndex, Registration};
 pub use resource::{HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
 pub use setup::{DriverId, Setup, SetupError};
 pub use source::{Source, TriggerSender};
 
 use std::any::{Any, TypeId, type_name};
-use std::collections::{BTreeMap, BTreeSet};
-use std::marker::PhantomData;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::generate::SchemaSettings;
@@ -53,20 +52,29 @@ use serde_json::Value;
 /// ```
 #[derive(Default)]
 pub struct Registry {
-    handlers: BTreeMap<String, RegistryEntry<Registration>>,
-    /// The names of the handlers that run in every replica.
-    in_every_replica: BTreeSet<String>,
-    /// The names of the handlers that represent other machines as nodes; see [`Registry::declare_virtual_nodes`].
-    with_virtual_nodes: BTreeSet<String>,
+    handlers: BTreeMap<String, HandlerEntry>,
     driver_traits: Vec<DriverTrait>,
     sections: Vec<Section>,
 }
 
-/// A handler that the configuration can enable, or a driver that it can choose.
-pub struct RegistryEntry<T> {
+/// A handler that the configuration can enable.
+pub struct HandlerEntry {
     /// A description in one sentence, for the command line.
     pub about: String,
-    build: Factory<T>,
+    /// `true` if the handler runs in every replica, from the start of the process to its end, whoever leads. It must itself make sure
+    /// that two replicas never act for the same object: neither its client nor its chain is bound to the leadership.
+    pub in_every_replica: bool,
+    /// `true` if the handler represents other machines as nodes, whose pods have networks of their own: pods on nodes with the label
+    /// [`HANDLER_LABEL`] or `type=virtual-kubelet` get no VIF.
+    pub has_virtual_nodes: bool,
+    build: Factory<Registration>,
+}
+
+/// A driver that the configuration can choose.
+pub struct DriverEntry {
+    /// A description in one sentence, for the command line.
+    pub about: String,
+    build: Factory<AnyDriver>,
 }
 
 /// The type of a function that builds a handler or a driver from the [`Setup`].
@@ -84,7 +92,7 @@ pub struct DriverTrait {
     /// `true` if an option chooses one of the drivers; `false` if all of them are used, selected by name.
     pub has_option: bool,
     /// The drivers, by name.
-    pub drivers: BTreeMap<String, RegistryEntry<AnyDriver>>,
+    pub drivers: BTreeMap<String, DriverEntry>,
     type_id: TypeId,
     /// The name of the Rust trait, for error messages.
     type_name: &'static str,
@@ -104,75 +112,26 @@ impl DriverTrait {
         format!("{}_driver", self.alias)
     }
 
+    /// Declares that no method of the trait changes anything: a dry run uses the drivers as they are.
+    pub fn reads_only(&mut self) {
+        self.recorder = Some(Box::new(|driver, _| driver));
+    }
+
     /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes.
     fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
-        let entry = self.drivers.get(name).ok_or_else(|| SetupError::UnknownDriver {
-            option: self.option(),
-            name: name.to_owned(),
-            known: join(self.drivers.keys()),
+        let entry = self.drivers.get(name).ok_or_else(|| {
+            let wanted = if self.has_option { self.option() } else { self.alias.clone() };
+            let known = join(self.drivers.keys());
+            SetupError::Invalid(format!(
+                "there is no driver `{name}` for `{wanted}`; the drivers are {known}"
+            ))
         })?;
-        let Some(plan) = setup.plan() else { return (entry.build)(setup) };
+        let Some(plan) = &setup.plan else { return (entry.build)(setup) };
         let record = self
             .recorder
             .as_ref()
             .ok_or_else(|| SetupError::NoRecorder { option: self.option(), driver_trait: self.type_name })?;
         Ok(record((entry.build)(setup)?, plan))
-    }
-}
-
-/// A driver trait that [`Registry::driver_trait`] has added. The methods declare how the drivers of the trait are chosen, and how they
-/// behave in a dry run.
-///
-/// ```
-/// use std::sync::Arc;
-/// use staffetta_handler::{DryRunPlan, Registry, PlannedCall};
-///
-/// trait Lamp: Send + Sync {
-///     fn is_lit(&self) -> bool;
-///     fn light(&self);
-/// }
-///
-/// /// Passes reads on, and records changes.
-/// struct Recording(Arc<dyn Lamp>, DryRunPlan);
-///
-/// impl Lamp for Recording {
-///     fn is_lit(&self) -> bool {
-///         self.0.is_lit()
-///     }
-///     fn light(&self) {
-///         self.1.add(PlannedCall::new("lamp", "light a lamp"));
-///     }
-/// }
-///
-/// let mut registry = Registry::default();
-/// let lamp = registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
-/// lamp.recorded(|lamp, plan| Arc::new(Recording(lamp, plan)));
-/// ```
-pub struct NewDriverTrait<'r, D: ?Sized> {
-    interface: &'r mut DriverTrait,
-    driver_trait: PhantomData<fn() -> Arc<D>>,
-}
-
-impl<D: ?Sized + Send + Sync + 'static> NewDriverTrait<'_, D> {
-    /// Replaces each driver by `record(driver, plan)` in a dry run. The replacement passes reads on to `driver`, and adds changes to
-    /// `plan` instead of making them.
-    pub fn recorded(self, record: impl Fn(Arc<D>, DryRunPlan) -> Arc<D> + Send + Sync + 'static) {
-        self.interface.recorder = Some(Box::new(move |driver, plan| {
-            let driver = *driver.downcast().expect("the factory was registered for this trait");
-            Box::new(record(driver, plan.clone()))
-        }));
-    }
-
-    /// Declares that no option chooses one of the drivers: a handler takes [all of them](Setup::drivers) and selects by name.
-    #[must_use]
-    pub fn all_in_use(self) -> Self {
-        self.interface.has_option = false;
-        self
-    }
-
-    /// Declares that no method of the trait changes anything: a dry run uses the drivers as they are.
-    pub fn reads_only(self) {
-        self.interface.recorder = Some(Box::new(|driver, _| driver));
     }
 }
 
@@ -193,52 +152,34 @@ pub type SectionError = serde_path_to_error::Error<serde_json::Error>;
 
 impl Registry {
     /// Adds a handler, or replaces the handler of the same name. `about` describes it in one sentence; `build` is called if the
-    /// configuration enables the handler.
+    /// configuration enables the handler. By default it runs only in the replica that leads, and has no virtual nodes; change that in
+    /// the returned entry.
     pub fn handler(
         &mut self,
         name: &str,
         about: &str,
         build: impl Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync + 'static,
-    ) {
-        let entry = RegistryEntry { about: about.to_owned(), build: Box::new(build) };
+    ) -> &mut HandlerEntry {
+        let (about, build) = (about.to_owned(), Box::new(build));
+        let entry = HandlerEntry { about, in_every_replica: false, has_virtual_nodes: false, build };
         self.handlers.insert(name.to_owned(), entry);
-        self.in_every_replica.remove(name);
-        self.with_virtual_nodes.remove(name);
-    }
-
-    /// Declares that the handler `name` represents other machines as nodes, whose pods have networks of their own: pods on nodes with
-    /// the label [`HANDLER_LABEL`] or `type=virtual-kubelet` get no VIF.
-    pub fn declare_virtual_nodes(&mut self, name: &str) {
-        self.with_virtual_nodes.insert(name.to_owned());
-    }
-
-    /// Adds a handler as [`handler`](Self::handler) does. It runs in every replica, from the start of the process to its end, whoever
-    /// leads. It must itself make sure that two replicas never act for the same object: neither its client nor its chain is bound to the
-    /// leadership.
-    pub fn handler_in_every_replica(
-        &mut self,
-        name: &str,
-        about: &str,
-        build: impl Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync + 'static,
-    ) {
-        self.handler(name, about, build);
-        self.in_every_replica.insert(name.to_owned());
+        self.handlers.get_mut(name).expect("it was inserted just now")
     }
 
     /// Returns `true` if the handler `name` runs in every replica, not only in the one that leads.
     pub fn runs_in_every_replica(&self, name: &str) -> bool {
-        self.in_every_replica.contains(name)
+        self.handlers.get(name).is_some_and(|entry| entry.in_every_replica)
     }
 
     /// Adds a driver trait. `default` names the driver that is used when the configuration names none. A dry run fails if a handler
-    /// uses the trait, unless [`recorded`](NewDriverTrait::recorded) or [`reads_only`](NewDriverTrait::reads_only) is called on the
-    /// returned value.
+    /// uses the trait, unless [`recorded`](Self::recorded) is called for it, or [`reads_only`](DriverTrait::reads_only) on the returned
+    /// value.
     pub fn driver_trait<D: ?Sized + 'static>(
         &mut self,
         alias: &str,
         default: &str,
         about: &str,
-    ) -> NewDriverTrait<'_, D> {
+    ) -> &mut DriverTrait {
         self.driver_traits.push(DriverTrait {
             alias: alias.to_owned(),
             default: default.to_owned(),
@@ -249,8 +190,49 @@ impl Registry {
             type_name: type_name::<D>(),
             recorder: None,
         });
-        let interface = self.driver_traits.last_mut().expect("it was pushed just now");
-        NewDriverTrait { interface, driver_trait: PhantomData }
+        self.driver_traits.last_mut().expect("it was pushed just now")
+    }
+
+    /// Replaces each driver of the trait `D` by `record(driver, plan)` in a dry run. The replacement passes reads on to `driver`, and
+    /// adds changes to `plan` instead of making them.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use staffetta_handler::{DryRunPlan, Registry, PlannedCall};
+    ///
+    /// trait Lamp: Send + Sync {
+    ///     fn is_lit(&self) -> bool;
+    ///     fn light(&self);
+    /// }
+    ///
+    /// /// Passes reads on, and records changes.
+    /// struct Recording(Arc<dyn Lamp>, DryRunPlan);
+    ///
+    /// impl Lamp for Recording {
+    ///     fn is_lit(&self) -> bool {
+    ///         self.0.is_lit()
+    ///     }
+    ///     fn light(&self) {
+    ///         self.1.add(PlannedCall::new("lamp", "light a lamp"));
+    ///     }
+    /// }
+    ///
+    /// let mut registry = Registry::default();
+    /// registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+    /// registry.recorded::<dyn Lamp>(|lamp, plan| Arc::new(Recording(lamp, plan)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`driver_trait`](Self::driver_trait) was not called for `D`: an error of the program, not of its configuration.
+    pub fn recorded<D: ?Sized + Send + Sync + 'static>(
+        &mut self,
+        record: impl Fn(Arc<D>, DryRunPlan) -> Arc<D> + Send + Sync + 'static,
+    ) {
+        self.driver_trait_mut::<D>().recorder = Some(Box::new(move |driver, plan| {
+            let driver = *driver.downcast().expect("the factory was registered for this trait");
+            Box::new(record(driver, plan.clone()))
+        }));
     }
 
     /// Adds a driver of the trait `D`, or replaces the driver of the same name.
@@ -265,21 +247,16 @@ impl Registry {
         build: impl Fn(&Setup) -> Result<Arc<D>, SetupError> + Send + Sync + 'static,
     ) {
         let build: Factory<AnyDriver> = Box::new(move |setup| Ok(Box::new(build(setup)?)));
-        let entry = RegistryEntry { about: about.to_owned(), build };
+        let entry = DriverEntry { about: about.to_owned(), build };
         self.driver_trait_mut::<D>().drivers.insert(name.to_owned(), entry);
     }
 
-    /// Changes the driver of the trait `D` that is used when the configuration names none.
+    /// Returns the driver trait `D`, for example to change its default driver.
     ///
     /// # Panics
     ///
     /// Panics if [`driver_trait`](Self::driver_trait) was not called for `D`: an error of the program, not of its configuration.
-    pub fn default_driver<D: ?Sized + 'static>(&mut self, name: &str) {
-        name.clone_into(&mut self.driver_trait_mut::<D>().default);
-    }
-
-    /// Returns the driver trait `D`. Panics if it was not added.
-    fn driver_trait_mut<D: ?Sized + 'static>(&mut self) -> &mut DriverTrait {
+    pub fn driver_trait_mut<D: ?Sized + 'static>(&mut self) -> &mut DriverTrait {
         let mut driver_traits = self.driver_traits.iter_mut();
         let found = driver_traits.find(|driver_trait| driver_trait.type_id == TypeId::of::<D>());
         found.unwrap_or_else(|| panic!("no driver trait was registered for {}", type_name::<D>()))
@@ -298,7 +275,7 @@ impl Registry {
     }
 
     /// Returns the handlers, sorted by name.
-    pub fn handlers(&self) -> impl Iterator<Item = (&str, &RegistryEntry<Registration>)> {
+    pub fn handlers(&self) -> impl Iterator<Item = (&str, &HandlerEntry)> {
         self.handlers.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
@@ -321,7 +298,9 @@ impl Registry {
         })?;
         let built = (entry.build)(setup);
         let drivers = setup.take_requested();
-        built.map(|registration| registration.with_drivers(drivers))
+        let mut registration = built?;
+        registration.drivers = drivers;
+        Ok(registration)
     }
 }
 
@@ -362,19 +341,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_handler_of_virtual_nodes_is_known_as_such_until_another_one_takes_its_name() {
-        let mut registry = Registry::default();
-        let build = |_: &Setup| Ok(Registration::new(()));
-        registry.handler("edge", "", move |setup| Ok(build(setup)?.erase()));
-        registry.declare_virtual_nodes("edge");
-        let have = |registry: Registry, name: &str| {
-            setup(&Arc::new(registry), json!({})).any_has_virtual_nodes(&[name.to_owned()])
+        let build = |_: &Setup| Ok(Registration::new(()).erase());
+        let have = |registry: Registry| {
+            setup(&Arc::new(registry), json!({})).any_has_virtual_nodes(&["edge".to_owned()])
         };
+        let mut registry = Registry::default();
+        registry.handler("edge", "", build).has_virtual_nodes = true;
         let mut other = Registry::default();
-        other.declare_virtual_nodes("edge");
-        other.handler("edge", "", move |setup| Ok(build(setup)?.erase()));
-        assert!(!have(other, "edge"));
-        assert!(!have(Registry::default(), "edge"));
-        assert!(have(registry, "edge"));
+        other.handler("edge", "", build).has_virtual_nodes = true;
+        other.handler("edge", "", build);
+        assert!(!have(other));
+        assert!(!have(Registry::default()));
+        assert!(have(registry));
     }
 
     #[tokio::test]
@@ -421,8 +399,8 @@ mod tests {
         let torch = DriverId { driver_trait: "lamp".to_owned(), name: "torch".to_owned() };
         for (handler, drivers) in [("first", vec![torch.clone()]), ("second", vec![torch]), ("third", vec![])]
         {
-            let (made, ..) = registry.make(handler, &setup).unwrap().into_parts();
-            assert_eq!(made.drivers(), drivers, "{handler}");
+            let made = registry.make(handler, &setup).unwrap();
+            assert_eq!(made.drivers, drivers, "{handler}");
         }
     }
 
@@ -439,8 +417,8 @@ mod tests {
     #[tokio::test]
     async fn a_dry_run_uses_the_recorder_of_a_driver_and_a_real_run_the_driver() {
         let mut registry = Registry::default();
-        let lamp = registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
-        lamp.recorded(|lamp, plan| Arc::new(Recording(lamp, plan)));
+        registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        registry.recorded::<dyn Lamp>(|lamp, plan| Arc::new(Recording(lamp, plan)));
         registry.driver::<dyn Lamp>("candle", "", |_| Ok(Arc::new(Named("candle"))));
         let registry = Arc::new(registry);
         let calls = Arc::new(Mutex::new(Vec::new()));

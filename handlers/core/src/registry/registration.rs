@@ -14,14 +14,15 @@ use super::garbage_collector::GarbageCollector;
 use super::index::Index;
 use super::interest::Interest;
 use super::resource::{ResourceEventHandler, TriggerHandler};
-use super::route::{EventFilter, HandlerRoute, OTHER_TYPE, OfKind, OfTrigger, RouteHandler};
+use super::route::{EventFilter, HandlerRoute, OfKind, OfTrigger, RouteHandler};
 use super::setup::DriverId;
 use super::source::Source;
-use crate::chain::{Context, EventHandler, Superseded};
+use crate::chain::{Context, EventHandler};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
 use crate::failure::{HandlerError, Panicked};
 
-/// A handler with the kinds of its events, and its indexes, sources of triggers and garbage collector.
+/// A handler with the kinds of its events, and its indexes, sources of triggers and garbage collector. Once its type is
+/// [erased](Self::erase), it is the innermost part of a chain.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -34,10 +35,19 @@ use crate::failure::{HandlerError, Panicked};
 /// ```
 pub struct Registration<H = ()> {
     handler: Arc<H>,
-    erased: ErasedHandler,
-    indexes: Vec<KindIndex>,
-    collector: Option<Arc<dyn GarbageCollector>>,
-    sources: Vec<Box<dyn Source>>,
+    /// At most one for each type of event.
+    routes: Vec<HandlerRoute>,
+    /// `true` if all newer messages with the same ordering key end the retries of an older one; see
+    /// [`QueuePolicy::superseded_by_key`](crate::QueuePolicy::superseded_by_key).
+    pub superseded_by_key: bool,
+    /// The drivers that the handler requested when it was built.
+    pub drivers: Vec<DriverId>,
+    /// The indexes of the handler, which must be complete before it gets its first event.
+    pub indexes: Vec<KindIndex>,
+    /// The garbage collector, if the handler creates external resources.
+    pub collector: Option<Arc<dyn GarbageCollector>>,
+    /// The sources of triggers, which run while the handler does.
+    pub sources: Vec<Box<dyn Source>>,
 }
 
 /// An index, and the kind whose events update the index.
@@ -57,7 +67,9 @@ impl<H: Send + Sync + 'static> Registration<H> {
     pub fn new(handler: H) -> Self {
         Self {
             handler: Arc::new(handler),
-            erased: ErasedHandler::default(),
+            routes: Vec::new(),
+            superseded_by_key: false,
+            drivers: Vec::new(),
             indexes: Vec::new(),
             collector: None,
             sources: Vec::new(),
@@ -72,33 +84,19 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: ResourceEventHandler<K>,
     {
         let handler = Box::new(OfKind::<K, H>(Arc::clone(&self.handler), PhantomData));
-        self.route(TypeId::of::<K>(), Some(Kind::of::<K>()), handler);
+        self.add_route(TypeId::of::<K>(), Some(Kind::of::<K>()), handler);
         self
     }
 
-    /// Watches only the objects of kind `K` whose fields match `selector`, such as `spec.nodeName=node-1`. If another handler uses this
-    /// kind with another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only
-    /// earlier calls of [`on`](Self::on) and [`index`](Self::index) are affected.
+    /// Watches only the objects of kind `K` that match the selectors which `set` sets in the [`Kind`]. If another handler uses this kind with
+    /// another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only earlier calls of
+    /// [`on`](Self::on) and [`index`](Self::index) are affected.
     #[must_use]
-    pub fn field_selector<K: 'static>(mut self, selector: &str) -> Self {
-        self.kinds_of::<K>().for_each(|kind| kind.field_selector = Some(selector.to_owned()));
-        self
-    }
-
-    /// Watches only the objects of kind `K` whose labels match `selector`, such as `app=web`. If another handler uses this kind with
-    /// another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only earlier calls
-    /// of [`on`](Self::on) and [`index`](Self::index) are affected.
-    #[must_use]
-    pub fn label_selector<K: 'static>(mut self, selector: &str) -> Self {
-        self.kinds_of::<K>().for_each(|kind| kind.label_selector = Some(selector.to_owned()));
-        self
-    }
-
-    /// Returns each registered [`Kind`] whose objects have the Rust type `K`.
-    fn kinds_of<K: 'static>(&mut self) -> impl Iterator<Item = &mut Kind> {
-        let routes = self.erased.routes.iter_mut().filter_map(|route| route.kind.as_mut());
+    pub fn select<K: 'static>(mut self, set: impl Fn(&mut Kind)) -> Self {
+        let routes = self.routes.iter_mut().filter_map(|route| route.kind.as_mut());
         let kinds = routes.chain(self.indexes.iter_mut().map(|index| &mut index.kind));
-        kinds.filter(|kind| kind.type_id == TypeId::of::<K>())
+        kinds.filter(|kind| kind.type_id == TypeId::of::<K>()).for_each(set);
+        self
     }
 
     /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler that runs in the same
@@ -109,14 +107,14 @@ impl<H: Send + Sync + 'static> Registration<H> {
         H: TriggerHandler<S>,
     {
         let handler = Box::new(OfTrigger::<S, H>(Arc::clone(&self.handler), PhantomData));
-        self.route(TypeId::of::<S>(), None, handler);
+        self.add_route(TypeId::of::<S>(), None, handler);
         self
     }
 
     /// Adds the route of the events or triggers of one type to the handler, unless there is one already.
-    fn route(&mut self, type_id: TypeId, kind: Option<Kind>, handler: Box<dyn RouteHandler>) {
-        if self.erased.route(type_id).is_none() {
-            self.erased.routes.push(HandlerRoute { type_id, kind, handler, filters: Vec::new() });
+    fn add_route(&mut self, type_id: TypeId, kind: Option<Kind>, handler: Box<dyn RouteHandler>) {
+        if self.route(type_id).is_none() {
+            self.routes.push(HandlerRoute { type_id, kind, handler, filters: Vec::new() });
         }
     }
 
@@ -129,7 +127,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as one
-    /// handler. The setting of [`superseded`](Self::superseded) of `other` is ignored. A filter that was added before the join applies to
+    /// handler. The setting [`superseded_by_key`](Self::superseded_by_key) of `other` is ignored. A filter that was added before the join applies to
     /// its own handler only; a filter that is added later applies to both. At most one of them may have a garbage collector; that of
     /// `other` is ignored if both have one.
     ///
@@ -138,13 +136,13 @@ impl<H: Send + Sync + 'static> Registration<H> {
     /// Panics if both are registered for the same kind or trigger: an error of the program, not of its configuration.
     #[must_use]
     pub fn join(mut self, other: Registration) -> Self {
-        for route in other.erased.routes {
+        for route in other.routes {
             let of = route.kind.as_ref().map_or("trigger".into(), |kind| format!("kind {}", kind.name));
             assert!(
-                self.erased.route(route.type_id).is_none(),
+                self.route(route.type_id).is_none(),
                 "two joined handlers have the same {of}: only one of them may be registered for it"
             );
-            self.erased.routes.push(route);
+            self.routes.push(route);
         }
         self.indexes.extend(other.indexes);
         self.sources.extend(other.sources);
@@ -165,10 +163,11 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Selects the newer messages that end the retries of an older one.
+    /// Lets all newer messages with the same ordering key end the retries of an older one, not only those about the same object, because
+    /// the handler reconciles everything that belongs to the key together.
     #[must_use]
-    pub fn superseded(mut self, superseded: Superseded) -> Self {
-        self.erased.superseded = superseded;
+    pub fn superseded_by_key(mut self) -> Self {
+        self.superseded_by_key = true;
         self
     }
 
@@ -184,13 +183,26 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Returns the kinds whose events the handler gets.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.erased.kinds()
+        self.routes.iter().filter_map(|route| route.kind.as_ref())
+    }
+
+    /// Returns the handler of the events or triggers of one type.
+    fn route(&self, type_id: TypeId) -> Option<&HandlerRoute> {
+        self.routes.iter().find(|route| route.type_id == type_id)
     }
 
     /// Erases the type of the handler, so that handlers of different types can be kept in one collection.
     pub fn erase(self) -> Registration {
-        let Self { erased, indexes, collector, sources, .. } = self;
-        Registration { handler: Arc::new(()), erased, indexes, collector, sources }
+        let Self { routes, superseded_by_key, drivers, indexes, collector, sources, .. } = self;
+        Registration {
+            handler: Arc::new(()),
+            routes,
+            superseded_by_key,
+            drivers,
+            indexes,
+            collector,
+            sources,
+        }
     }
 }
 
@@ -200,45 +212,8 @@ impl Registration {
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> Interest + Send + Sync + 'static) -> Self {
         let filter: EventFilter = Arc::new(filter);
-        self.erased.routes.iter_mut().for_each(|route| route.filters.push(Arc::clone(&filter)));
+        self.routes.iter_mut().for_each(|route| route.filters.push(Arc::clone(&filter)));
         self
-    }
-
-    /// Sets the drivers that the handler uses.
-    pub(super) fn with_drivers(mut self, drivers: Vec<DriverId>) -> Self {
-        self.erased.drivers = drivers;
-        self
-    }
-
-    /// Removes and returns the sources of the handler.
-    pub fn take_sources(&mut self) -> Vec<Box<dyn Source>> {
-        std::mem::take(&mut self.sources)
-    }
-
-    /// Returns the handler, its indexes and its garbage collector.
-    pub fn into_parts(self) -> (ErasedHandler, Vec<KindIndex>, Option<Arc<dyn GarbageCollector>>) {
-        (self.erased, self.indexes, self.collector)
-    }
-}
-
-/// A handler of one or more kinds and triggers whose types are erased: the innermost part of every chain.
-#[derive(Default)]
-pub struct ErasedHandler {
-    /// At most one for each type of event.
-    routes: Vec<HandlerRoute>,
-    superseded: Superseded,
-    drivers: Vec<DriverId>,
-}
-
-impl ErasedHandler {
-    /// Returns the drivers that the handler requested when it was built.
-    pub fn drivers(&self) -> &[DriverId] {
-        &self.drivers
-    }
-
-    /// Returns the kinds whose events the handler gets.
-    pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.routes.iter().filter_map(|route| route.kind.as_ref())
     }
 
     /// Returns the types of the triggers that the handler gets.
@@ -246,24 +221,20 @@ impl ErasedHandler {
         self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.type_id)
     }
 
-    /// Returns the setting that selects the newer messages that end the retries of an older one.
-    pub fn superseded(&self) -> Superseded {
-        self.superseded
-    }
-
     /// Returns whether the handler and its filters take the event. If the handler or a filter panics, the handler does not get the
     /// event.
     pub fn wants(&self, event: &AnyEvent) -> Interest {
-        let Some(route) = self.route(event.route()) else { return OTHER_TYPE };
+        let Some(route) = self.route(event.route()) else {
+            return Interest::Declined("the handler does not handle this kind");
+        };
         let answer = asked(event, || route.handler.wants(event));
         route.filters.iter().fold(answer, |answer, filter| answer.and(|| asked(event, || filter(event))))
     }
 
     /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
     pub fn key(&self, event: &AnyEvent) -> OrderingKey {
-        let key = self
-            .route(event.route())
-            .and_then(|route| catch_panic(event, || route.handler.key(event)).ok().flatten());
+        let route = self.route(event.route());
+        let key = route.and_then(|route| catch_panic(event, || route.handler.key(event)).ok());
         key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 
@@ -272,10 +243,12 @@ impl ErasedHandler {
         let route = self.route(event.route())?;
         catch_panic(event, || route.handler.group(event)).ok().flatten()
     }
+}
 
-    /// Returns the handler of the events or triggers of one type.
-    fn route(&self, type_id: TypeId) -> Option<&HandlerRoute> {
-        self.routes.iter().find(|route| route.type_id == type_id)
+impl EventHandler<AnyEvent> for Registration {
+    async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+        let Some(route) = self.route(event.route()) else { return Ok(()) };
+        route.handler.deliver(event).await
     }
 }
 
@@ -295,11 +268,4 @@ fn catch_panic<T>(event: &AnyEvent, call: impl FnOnce() -> T) -> Result<T, Panic
             error = %panicked, "a handler or its index panicked when an event arrived");
         panicked
     })
-}
-
-impl EventHandler<AnyEvent> for ErasedHandler {
-    async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
-        let Some(route) = self.route(event.route()) else { return Ok(()) };
-        route.handler.deliver(event).await
-    }
 }

@@ -3,10 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use kube::Resource;
-
 use super::interest::Interest;
-use crate::event::{Event, OrderingKey, Tombstone, Trigger};
+use crate::event::{Event, Object, OrderingKey, Tombstone, Trigger};
 use crate::failure::Failure;
 
 /// A handler of the events of one kind. All methods are optional.
@@ -37,10 +35,7 @@ use crate::failure::Failure;
 ///     }
 /// }
 /// ```
-pub trait ResourceEventHandler<K>: Send + Sync + 'static
-where
-    K: Resource<DynamicType = ()> + Send + Sync + 'static,
-{
+pub trait ResourceEventHandler<K: Object>: Send + Sync + 'static {
     /// The error of all methods of the handler.
     type Error: Failure;
 
@@ -117,13 +112,12 @@ pub trait TriggerHandler<S: Trigger>: Send + Sync + 'static {
 
 /// Calls the methods of `handler` for `event`, as listed at [`ResourceEventHandler`]. Returns the first error, and then skips the
 /// second method.
-pub async fn deliver<K, H>(handler: &H, event: &Event<K>) -> Result<(), H::Error>
-where
-    K: Resource<DynamicType = ()> + Send + Sync + 'static,
-    H: ResourceEventHandler<K>,
-{
+pub async fn deliver<K: Object, H: ResourceEventHandler<K>>(
+    handler: &H,
+    event: &Event<K>,
+) -> Result<(), H::Error> {
     match event {
-        Event::Added(object) | Event::Modified(object) if event.finalizing() => {
+        Event::Added(object) | Event::Modified(object) if object.meta().deletion_timestamp.is_some() => {
             handler.on_finalize(object).await
         }
         Event::Added(object) => {

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::diagnosis::{Check, Diagnosis, Finding};
+use super::diagnosis::{Check, Finding};
 use super::dry_run::DryRunPlan;
 use super::event_recorder::Recorder;
 use super::{DriverTrait, Registry};
@@ -25,14 +25,15 @@ pub struct Setup {
     /// The API versions that the server offers; `None` if there is no server and every API version counts as served.
     served: Option<HashSet<String>>,
     /// The plan of a dry run; `None` in a real run.
-    plan: Option<DryRunPlan>,
-    recorder: Recorder,
+    pub plan: Option<DryRunPlan>,
+    /// The recorder for Kubernetes Events that do not report a failure.
+    pub recorder: Recorder,
     /// The drivers and [shared values](Self::shared) that were built so far, by type and name. The name of a shared value is empty.
     drivers: Mutex<HashMap<(TypeId, String), Arc<dyn Any + Send + Sync>>>,
     /// The drivers that the handler that is being built has requested.
     requested: Mutex<Vec<DriverId>>,
     /// The checks that handlers and drivers added: those before the program is ready, and those on request.
-    checks: Mutex<(Vec<Check>, Vec<Diagnosis>)>,
+    checks: Mutex<(Vec<Check>, Vec<Check>)>,
 }
 
 /// A driver among all drivers of the program.
@@ -48,16 +49,6 @@ pub struct DriverId {
 /// The reason for which a handler or a driver could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The driver trait has no driver of this name.
-    #[error("there is no driver `{name}` for `{option}`; the drivers are {known}")]
-    UnknownDriver {
-        /// The option that chooses the driver.
-        option: String,
-        /// The requested name.
-        name: String,
-        /// The existing names.
-        known: String,
-    },
     /// A dry run needs a driver trait that cannot record its changes.
     #[error(
         "a dry run is not possible: the drivers of {driver_trait} (`{option}`) have no recorder; disable \
@@ -69,15 +60,6 @@ pub enum SetupError {
         /// The name of the Rust trait.
         driver_trait: &'static str,
     },
-    /// A section of the configuration cannot be deserialized.
-    #[error("the section `[{section}]` is invalid")]
-    Section {
-        /// The name of the section.
-        section: String,
-        /// The error of the deserialization.
-        #[source]
-        source: serde_json::Error,
-    },
     /// Options are missing. A check of the configuration continues with the options in `stand_in`, so that it reports all missing options
     /// at once.
     #[error("{message}")]
@@ -87,7 +69,8 @@ pub enum SetupError {
         /// Valid options of the same names: an object with a field for each section.
         stand_in: Value,
     },
-    /// The options contradict one another, an external system rejected them, or a handler or a driver trait is not registered.
+    /// The options are not valid or contradict one another, an external system rejected them, or a handler, a driver or a driver trait
+    /// is not registered.
     #[error("{0}")]
     Invalid(String),
 }
@@ -126,31 +109,16 @@ impl Setup {
         self
     }
 
-    /// Returns the plan of the dry run; `None` in a real run.
-    pub fn plan(&self) -> Option<&DryRunPlan> {
-        self.plan.as_ref()
-    }
-
     /// Returns `true` if there is no API server: the configuration is checked and nothing is started.
     pub fn is_offline(&self) -> bool {
         self.served.is_none()
     }
 
-    /// Sets the recorder of Kubernetes Events for the handlers.
-    #[must_use]
-    pub fn with_recorder(mut self, recorder: Recorder) -> Self {
-        self.recorder = recorder;
-        self
-    }
-
-    /// Returns the recorder for Kubernetes Events that do not report a failure.
-    pub fn recorder(&self) -> Recorder {
-        self.recorder.clone()
-    }
-
-    /// Returns `true` if one of these handlers [represents other machines as nodes](Registry::declare_virtual_nodes).
+    /// Returns `true` if one of these handlers [represents other machines as nodes](super::HandlerEntry::has_virtual_nodes).
     pub fn any_has_virtual_nodes(&self, handlers: &[String]) -> bool {
-        handlers.iter().any(|handler| self.registry.with_virtual_nodes.contains(handler))
+        handlers
+            .iter()
+            .any(|name| self.registry.handlers.get(name).is_some_and(|entry| entry.has_virtual_nodes))
     }
 
     /// Returns the client of the Kubernetes API.
@@ -158,11 +126,11 @@ impl Setup {
         self.client.clone()
     }
 
-    /// Returns the options of the section `name`. Fails with [`SetupError::Section`] if they do not match `T`.
+    /// Returns the options of the section `name`. Fails if they do not match `T`.
     pub fn section<T: DeserializeOwned>(&self, name: &str) -> Result<T, SetupError> {
         let value = self.configuration.get(name).cloned().unwrap_or_else(|| Value::Object(Map::new()));
         serde_json::from_value(value)
-            .map_err(|source| SetupError::Section { section: name.to_owned(), source })
+            .map_err(|error| SetupError::Invalid(format!("the section `[{name}]` is invalid: {error}")))
     }
 
     /// Returns the configured driver of the trait `D`. The driver is built at the first call. Fails if the trait or the driver is
@@ -181,9 +149,12 @@ impl Setup {
     /// Returns the name of the configured driver of the trait `D`: the value of its option, or the default of the trait.
     pub fn driver_name<D: ?Sized + 'static>(&self) -> Result<String, SetupError> {
         let driver_trait = self.driver_trait::<D>()?;
-        let section = self.configuration.get("kubernetes");
-        let named = section.and_then(|section| section.get(driver_trait.option())?.as_str());
-        Ok(named.unwrap_or(&driver_trait.default).to_owned())
+        Ok(self.kubernetes(&driver_trait.option()).unwrap_or(&driver_trait.default).to_owned())
+    }
+
+    /// Returns the value of an option of the section `[kubernetes]`; `None` if it is missing or not a string.
+    fn kubernetes(&self, option: &str) -> Option<&str> {
+        self.configuration.get("kubernetes")?.get(option)?.as_str()
     }
 
     /// Returns the driver of the trait `D` called `name`. The driver is built at the first call. Fails like [`driver`](Self::driver).
@@ -235,11 +206,8 @@ impl Setup {
     /// Returns the cluster id, which identifies the resources that the controller creates for this cluster in external systems. Fails
     /// if the configuration has no `kubernetes.cluster_id`.
     pub fn cluster_id(&self) -> Result<String, SetupError> {
-        let section = self.configuration.get("kubernetes");
-        let cluster_id = section.and_then(|section| section.get("cluster_id")?.as_str());
-        cluster_id
-            .map(str::to_owned)
-            .ok_or_else(|| SetupError::Invalid("`kubernetes.cluster_id` is missing".into()))
+        let cluster_id = self.kubernetes("cluster_id").map(str::to_owned);
+        cluster_id.ok_or_else(|| SetupError::Invalid("`kubernetes.cluster_id` is missing".into()))
     }
 
     /// Returns `true` if the server offers the API version of `K`.
@@ -253,6 +221,11 @@ impl Setup {
     where
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
+        let finding = format!("{name} answers");
+        let run = move || {
+            let (run, finding) = (run(), Finding::ok(finding.clone(), ""));
+            async { run.await.map(|()| vec![finding]) }
+        };
         let check = Check { name: name.to_owned(), run: Box::new(move || Box::pin(run())) };
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).0.push(check);
     }
@@ -277,12 +250,12 @@ impl Setup {
     where
         F: Future<Output = Result<Vec<Finding>, HandlerError>> + Send + 'static,
     {
-        let diagnosis = Diagnosis { name: category.to_owned(), run: Box::new(move || Box::pin(run())) };
-        self.checks.lock().unwrap_or_else(PoisonError::into_inner).1.push(diagnosis);
+        let check = Check { name: category.to_owned(), run: Box::new(move || Box::pin(run())) };
+        self.checks.lock().unwrap_or_else(PoisonError::into_inner).1.push(check);
     }
 
     /// Returns the checks that handlers and drivers added: those before the program is ready, and those on request.
-    pub fn into_checks(self) -> (Vec<Check>, Vec<Diagnosis>) {
+    pub fn into_checks(self) -> (Vec<Check>, Vec<Check>) {
         self.checks.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 

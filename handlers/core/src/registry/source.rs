@@ -11,7 +11,7 @@ use crate::failure::HandlerError;
 /// trigger to reconcile the object.
 ///
 /// A source runs while its handler does: while this process is the leader, or all the time if the handler runs in every replica
-/// ([`Registry::handler_in_every_replica`](crate::Registry::handler_in_every_replica)). A source that ends or fails is started again,
+/// ([`HandlerEntry::in_every_replica`](crate::HandlerEntry::in_every_replica)). A source that ends or fails is started again,
 /// with back-off. Triggers that are sent before the indexes of the handler are complete are held in the queues of the handler.
 ///
 /// ```

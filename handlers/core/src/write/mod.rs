@@ -26,7 +26,7 @@ use crate::failure::{Failure, Pending};
 /// Writes annotations, finalizers and the status of objects of the built-in kind `K`. Custom resources are not supported: for a
 /// strategic merge patch of a custom resource the server returns 415.
 ///
-/// After a write, events that are older than that write are [stale](Self::is_stale), so that a handler never acts on a state that it
+/// After a write, events that are older than that write are [stale](Self::fresh), so that a handler never acts on a state that it
 /// has itself replaced.
 pub struct Writer<K> {
     client: Client,
@@ -134,17 +134,12 @@ where
         Self { client, echoes: DashMap::new(), cleaned: Mutex::new(Instant::now()), kind: PhantomData }
     }
 
-    /// Returns `true` if `object` is older than the last write of this process, whose watch event has not arrived yet.
-    pub fn is_stale(&self, object: &K) -> bool {
-        self.newer_write(object).is_some()
-    }
-
     /// Checks that `object` is not older than the last write of this process.
     ///
     /// Returns [`Stale`] until the watch event of that write arrives, but not for longer than 15 s after the write, in case the event
     /// is lost.
     pub fn fresh(&self, object: &K) -> Result<(), Stale> {
-        if self.is_stale(object) { Err(Stale) } else { Ok(()) }
+        if self.newer_write(object).is_some() { Err(Stale) } else { Ok(()) }
     }
 
     /// Returns the resourceVersion that the last write of this process produced, if `object` is older and the watch event of that write
@@ -333,9 +328,9 @@ mod tests {
             pod.metadata.resource_version = Some(version.into());
             pod
         };
-        assert!(writer.is_stale(&state("1")) && writer.is_stale(&state("4")));
-        assert!(!writer.is_stale(&state("5")), "the echo");
-        assert!(!writer.is_stale(&state("4")), "nothing is awaited any more");
+        assert_eq!([writer.fresh(&state("1")), writer.fresh(&state("4"))], [Err(Stale), Err(Stale)]);
+        assert_eq!(writer.fresh(&state("5")), Ok(()), "the echo");
+        assert_eq!(writer.fresh(&state("4")), Ok(()), "nothing is awaited any more");
     }
 
     #[tokio::test]

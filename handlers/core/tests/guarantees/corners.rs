@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use staffetta_handler::testing::{Fault, LogReport, NoMetrics, pod};
 use staffetta_handler::{
     AnyEvent, Async, BackoffPolicy, Change, Context, Event, EventHandler, HandlerError, Message, OrderingKey,
-    QueuePolicy, Superseded, Tombstone,
+    QueuePolicy, Tombstone,
 };
 
 use crate::support::{Answer, POLICY, REQUEUE, Scribe, settle};
@@ -96,7 +96,7 @@ async fn an_object_that_is_declined_during_an_attempt_is_not_retried_unless_a_ne
             Err(fault.clone().into())
         });
         let report = Arc::new(LogReport::new("handler", REQUEUE));
-        let links = links.retry(BackoffPolicy::default()).log_exceptions(report);
+        let links = links.retry(BackoffPolicy::default(), None).log_exceptions(report);
         let chain = Async::new(links, POLICY, one_key, Arc::new(NoMetrics));
         chain.push(TestMessage::added("a"));
         settle().await;
@@ -226,7 +226,7 @@ async fn with_by_same_key_any_newer_message_of_the_key_replaces_a_failed_one() {
         "service" => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Succeed,
     });
-    let policy = QueuePolicy { superseded: Superseded::BySameKey, ..POLICY };
+    let policy = QueuePolicy { superseded_by_key: true, ..POLICY };
     let chain = Async::new(scribe.wrapped(), policy, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::added("service"));
     settle().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::message::TestMessage;
 use staffetta_handler::testing::{Fault, NoMetrics};
-use staffetta_handler::{Async, OrderingKey, QueuePolicy, Superseded};
+use staffetta_handler::{Async, OrderingKey, QueuePolicy};
 
 use crate::support::{Answer, POLICY, Scribe, settle};
 
@@ -48,23 +48,23 @@ async fn a_newer_message_continues_the_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_of_another_object_ends_a_retry_only_with_by_same_key() {
-    for (superseded, attempts) in [(Superseded::BySameObject, 1), (Superseded::BySameKey, 2)] {
+    for (superseded_by_key, attempts) in [(false, 1), (true, 2)] {
         let scribe = failing_until("service", u64::MAX);
-        let policy = QueuePolicy { superseded, ..POLICY };
+        let policy = QueuePolicy { superseded_by_key, ..POLICY };
         let key = |_: &TestMessage| OrderingKey::of("one key");
         let chain = Async::new(scribe.wrapped(), policy, key, Arc::new(NoMetrics));
         chain.push(TestMessage::added("service"));
         settle().await;
         chain.push(TestMessage::added("slice"));
         settle().await;
-        assert_eq!(scribe.attempts().len(), attempts, "{superseded:?}");
+        assert_eq!(scribe.attempts().len(), attempts, "{superseded_by_key}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_success_or_the_time_limit_ends_the_retries_of_a_deletion() {
     let scribe = failing_until("a", u64::MAX);
-    let chain = scribe.chain(QueuePolicy { superseded: Superseded::BySameKey, ..POLICY });
+    let chain = scribe.chain(QueuePolicy { superseded_by_key: true, ..POLICY });
     chain.push(TestMessage::deleted("a"));
     settle().await;
     chain.push(TestMessage::modified("a", 9));

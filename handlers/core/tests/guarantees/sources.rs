@@ -71,9 +71,9 @@ fn chain() -> (Async<AnyEvent, impl EventHandler<AnyEvent>>, Log) {
     let log = Log::default();
     let registration = Registration::new(Slow(Arc::clone(&log))).on::<Pod>().on_trigger::<Due>();
     assert_eq!(registration.kinds().count(), 1, "a trigger is no kind to watch");
-    let handler = Arc::new(registration.erase().into_parts().0);
+    let handler = Arc::new(registration.erase());
     let keys = Arc::clone(&handler);
-    let links = handler.limit(8);
+    let links = handler.limit(8, |_| None);
     (Async::new(links, QueuePolicy::default(), move |event| keys.key(event), Arc::new(NoMetrics)), log)
 }
 
@@ -124,15 +124,13 @@ impl Source for Once {
 }
 
 #[tokio::test]
-async fn a_source_sends_its_triggers_and_is_taken_from_its_registration_once() {
+async fn a_source_sends_its_triggers() {
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let mut registration = Registration::new(Slow(Log::default())).on_trigger::<Due>().source(Once).erase();
-    let sources = registration.take_sources();
-    assert_eq!((sources.len(), registration.take_sources().len()), (1, 0));
+    let registration = Registration::new(Slow(Log::default())).on_trigger::<Due>().source(Once).erase();
     let listening = Arc::clone(&heard);
     let sender =
         TriggerSender::new(move |event: AnyEvent| listening.lock().unwrap().push(event.uid().to_owned()));
-    sources[0].run(sender).await.unwrap();
+    registration.sources[0].run(sender).await.unwrap();
     assert_eq!(*heard.lock().unwrap(), ["n1"]);
 }
 
@@ -141,7 +139,7 @@ async fn joined_handlers_share_queues() {
     let log = Log::default();
     let events = Registration::new(Slow(Arc::clone(&log))).on::<Pod>();
     let triggers = Registration::new(Slow(Arc::clone(&log))).on_trigger::<Due>();
-    let handler = events.join(triggers.erase()).erase().into_parts().0;
+    let handler = events.join(triggers.erase()).erase();
     let web = Arc::new(pod("default", "web"));
     handler.handle(&Event::Added(Arc::clone(&web)).erase(), &Context::detached()).await.unwrap();
     handler.handle(&AnyEvent::trigger(Due::pod(&web)), &Context::detached()).await.unwrap();
@@ -153,7 +151,7 @@ async fn a_filter_that_panics_defers_the_event() {
     let of_pods = Registration::new(Slow(Log::default())).on::<Pod>().erase();
     let panics = of_pods.filter(|event| panic!("as ordered: {event:?}"));
     let web = Event::Added(Arc::new(pod("default", "web"))).erase();
-    assert!(matches!(panics.into_parts().0.wants(&web), Interest::Deferred(_)));
+    assert!(matches!(panics.wants(&web), Interest::Deferred(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +163,7 @@ async fn a_filter_holds_for_the_handlers_that_were_joined_before_it() {
         Registration::new(Slow(Arc::clone(&log))).on::<Pod>().on::<Pod>().erase().filter(only("web"));
     let triggers = Registration::new(Slow(Arc::clone(&log))).on_trigger::<Due>().erase();
     let joined = events.join(triggers);
-    let handler = joined.filter(move |event| named(event.object_ref().name != "cache")).into_parts().0;
+    let handler = joined.filter(move |event| named(event.object_ref().name != "cache"));
     let object = |name: &str| Arc::new(pod("default", name));
     let added = |name: &str| Event::Added(object(name)).erase();
     let due = |name: &str| AnyEvent::trigger(Due::pod(&object(name)));

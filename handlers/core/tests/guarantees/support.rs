@@ -8,11 +8,10 @@ use crate::message::TestMessage;
 use staffetta_handler::testing::{Fault, LogReport, NoMetrics};
 use staffetta_handler::{
     Async, BackoffPolicy, Context, EventHandler, HandlerError, Message, OrderingKey, QueueMetrics,
-    QueuePolicy, Report, Superseded,
+    QueuePolicy, Report,
 };
 
-pub(crate) const POLICY: QueuePolicy =
-    QueuePolicy { coalesce: true, depth: 100, superseded: Superseded::BySameObject };
+pub(crate) const POLICY: QueuePolicy = QueuePolicy { coalesce: true, depth: 100, superseded_by_key: false };
 
 /// The delays after which a failed object is handled again.
 pub(crate) const REQUEUE: BackoffPolicy =
@@ -103,9 +102,8 @@ impl Scribe {
     ) -> impl EventHandler<TestMessage> + use<> {
         self.clone()
             .timeout(Duration::from_secs(60))
-            .limit(8)
-            .retry(BackoffPolicy::default())
-            .reported(Arc::clone(&report))
+            .limit(8, |_| None)
+            .retry(BackoffPolicy::default(), Some(Arc::clone(&report)))
             .log_exceptions(report)
     }
 

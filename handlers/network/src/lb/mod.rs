@@ -33,8 +33,7 @@ use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Client, ResourceExt};
 use staffetta_handler::{
-    Event, Identity, Interest, OrderingKey, Recorder, Registration, ResourceEventHandler, Superseded,
-    Tombstone, Writer,
+    Event, Identity, Interest, OrderingKey, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
 };
 
 use self::drift::{DriftDetector, MovedEndpoints};
@@ -127,7 +126,7 @@ impl LbHandler {
             .on::<Service>()
             .on_trigger::<LbRecheck>()
             .index::<Service>(services)
-            .superseded(Superseded::BySameKey)
+            .superseded_by_key()
             .garbage_collector();
         registration = observe_namespaces(registration, namespaces);
         if let Some(detector) = detector {
@@ -197,7 +196,7 @@ impl ResourceEventHandler<Service> for LbHandler {
     }
 
     async fn on_finalize(&self, service: &Arc<Service>) -> Result<(), LbError> {
-        if self.writer.is_stale(service) { Ok(()) } else { self.finalize(service).await }
+        if self.writer.fresh(service).is_err() { Ok(()) } else { self.finalize(service).await }
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbError> {

@@ -151,7 +151,7 @@ impl ResourceEventHandler<Namespace> for NamespaceHandler {
     }
 
     async fn on_finalize(&self, namespace: &Arc<Namespace>) -> Result<(), StepError> {
-        if self.writer.is_stale(namespace) { Ok(()) } else { self.reconcile(namespace).await }
+        if self.writer.fresh(namespace).is_err() { Ok(()) } else { self.reconcile(namespace).await }
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Namespace>) -> Result<(), StepError> {

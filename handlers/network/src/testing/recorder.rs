@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use staffetta_handler::{EventNote, EventRecorder, Recorder};
+use staffetta_handler::{EventNote, Recorder};
 
 /// Stores all Events. Copies share the same Events.
 #[derive(Clone, Default)]
@@ -11,7 +11,8 @@ pub(crate) struct RecordedEvents(Arc<Mutex<Vec<EventNote>>>);
 impl RecordedEvents {
     /// Returns the recorder for the handler.
     pub(crate) fn recorder(&self) -> Recorder {
-        Recorder::new(self.clone())
+        let notes = Arc::clone(&self.0);
+        Recorder::new(move |note| notes.lock().unwrap().push(note))
     }
 
     /// Removes and returns the stored Events.
@@ -22,11 +23,5 @@ impl RecordedEvents {
     /// Removes the stored Events and returns their reasons.
     pub(crate) fn reasons(&self) -> Vec<&'static str> {
         self.taken().into_iter().map(|note| note.reason).collect()
-    }
-}
-
-impl EventRecorder for RecordedEvents {
-    fn record(&self, note: EventNote) {
-        self.0.lock().unwrap().push(note);
     }
 }

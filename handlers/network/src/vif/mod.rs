@@ -152,7 +152,7 @@ impl ResourceEventHandler<Pod> for VifHandler {
     }
 
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VifError> {
-        if self.writer.is_stale(pod) { Ok(()) } else { self.reconcile(pod).await }
+        if self.writer.fresh(pod).is_err() { Ok(()) } else { self.reconcile(pod).await }
     }
 
     async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VifError> {

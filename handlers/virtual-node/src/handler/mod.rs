@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, Preconditions};
-use staffetta_handler::{Registration, Superseded};
+use staffetta_handler::Registration;
 
 use crate::reader::MachineReaders;
 use crate::shared::{Dependencies, Shared};
@@ -40,7 +40,7 @@ impl VirtualNodes {
             .on_trigger::<PodDue>()
             .on_trigger::<NodeDue>()
             // Each attempt looks at the newest state of the node or pod: an event ends the wait of a trigger for it.
-            .superseded(Superseded::BySameKey)
+            .superseded_by_key()
             .source(MachineReaders(shared))
     }
 

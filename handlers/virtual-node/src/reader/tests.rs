@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
-use staffetta_handler::{AnyEvent, Event, EventNote, EventRecorder, HANDLER_LABEL, Index, Message, Recorder};
+use staffetta_handler::{AnyEvent, Event, EventNote, HANDLER_LABEL, Index, Message, Recorder};
 use staffetta_memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices};
 
 use super::*;
@@ -82,13 +82,12 @@ async fn nodes_without_a_machine_are_looked_at_by_the_process_that_acts_for_them
 #[derive(Clone, Default)]
 pub(crate) struct Heard(Arc<Mutex<Vec<EventNote>>>);
 
-impl EventRecorder for Heard {
-    fn record(&self, note: EventNote) {
-        self.0.lock().unwrap().push(note);
-    }
-}
-
 impl Heard {
+    fn recorder(&self) -> Recorder {
+        let notes = Arc::clone(&self.0);
+        Recorder::new(move |note| notes.lock().unwrap().push(note))
+    }
+
     /// Returns the Events of the next minutes, as reasons and texts.
     async fn in_minutes(&self, minutes: u64) -> Vec<(&'static str, String)> {
         tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
@@ -105,7 +104,7 @@ impl Heard {
 async fn a_machine_that_refuses_us_after_an_outage_is_reported_anew_and_its_first_answer_is_no_news() {
     let (device, heard) = (MemoryDevices::default().device("r1"), Heard::default());
     let source = Arc::new(OneDevice(Arc::clone(&device)));
-    let dependencies = Dependencies { source, recorder: Recorder::new(heard.clone()), ..dependencies() };
+    let dependencies = Dependencies { source, recorder: heard.recorder(), ..dependencies() };
     let readers = MachineReaders(VirtualNodes::new(dependencies).shared());
     let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
     assert_eq!(heard.in_minutes(5).await, [], "it was reached at the start");
@@ -225,7 +224,7 @@ impl ReporterWorld {
             gone_after: Some(Duration::from_secs(60)),
             ..Policy::default()
         };
-        let recorder = Recorder::new(heard.clone());
+        let recorder = heard.recorder();
         let dependencies =
             Dependencies { source: Arc::new(source.clone()), recorder, policy, ..dependencies() };
         let shared = VirtualNodes::new(dependencies).shared();

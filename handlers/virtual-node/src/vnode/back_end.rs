@@ -250,7 +250,7 @@ mod tests {
 
     fn world() -> World {
         let (ended, events) = (Arc::new(Mutex::new(Vec::new())), Texts::default());
-        let (recorded, recorder) = (Arc::clone(&ended), staffetta_handler::Recorder::new(events.clone()));
+        let (recorded, recorder) = (Arc::clone(&ended), events.recorder());
         let policy = TrackerPolicy { stuck_after: Duration::ZERO, ..TrackerPolicy::default() };
         let tracker = OperationTracker::new(policy, recorder, move |ended| {
             lock(&recorded).push(format!("{} {}", ended.operation.key, ended.outcome.name()));

@@ -162,8 +162,10 @@ impl Vnode {
         VirtualNodes::new(dependencies)
             .registration()
             .index::<Lease>(leases)
-            .label_selector::<Pod>(&format!("{}={}", marks::COMPONENT, marks::COMPONENT_POD))
-            .label_selector::<Lease>(&selector.join(","))
+            .select::<Pod>(|kind| {
+                kind.label_selector = Some(format!("{}={}", marks::COMPONENT, marks::COMPONENT_POD));
+            })
+            .select::<Lease>(|kind| kind.label_selector = Some(selector.join(",")))
             .join(PeerBaselines::new(peers).registration().erase())
     }
 }

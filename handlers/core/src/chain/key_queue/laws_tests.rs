@@ -52,11 +52,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn policies() -> impl Strategy<Value = QueuePolicy> {
-    let superseded = prop_oneof![Just(Superseded::BySameObject), Just(Superseded::BySameKey)];
-    (any::<bool>(), superseded).prop_map(|(coalesce, superseded)| QueuePolicy {
+    any::<(bool, bool)>().prop_map(|(coalesce, superseded_by_key)| QueuePolicy {
         coalesce,
         depth: 1000,
-        superseded,
+        superseded_by_key,
     })
 }
 
@@ -109,7 +108,7 @@ impl World {
         let watched = self.messages(is_watched);
         let finalizing = self.messages(TestMessage::finalizing);
         let is_superseded = self.queue.superseded(&self.policy).is_some();
-        let failed: Vec<_> = self.queue.messages().filter(Queued::failed).collect();
+        let failed: Vec<_> = self.queue.messages().filter(QueueEntry::failed).collect();
         self.queue.push(message.clone(), Instant::now(), &self.policy);
         if message.is_trigger() {
             assert_eq!(self.messages(is_watched), watched, "{message} changes no event");
@@ -185,7 +184,7 @@ impl World {
             !is_deletion(message)
                 || self.arrived.iter().any(|other| other.uid() == message.uid() && newer(other))
         };
-        let by_key = self.policy.superseded == Superseded::BySameKey && !last.finalizing();
+        let by_key = self.policy.superseded_by_key && !last.finalizing();
         self.handled.iter().filter(|(_, message)| !message.is_trigger()).any(|(taken, message)| {
             let itself = match last.change() {
                 Change::Deleted => {

@@ -5,8 +5,7 @@ use futures_util::FutureExt;
 use crate::event::Identity;
 use crate::test_message::TestMessage;
 
-const COALESCE: QueuePolicy =
-    QueuePolicy { coalesce: true, depth: 100, superseded: Superseded::BySameObject };
+const COALESCE: QueuePolicy = QueuePolicy { coalesce: true, depth: 100, superseded_by_key: false };
 
 fn queue(events: &[TestMessage], policy: &QueuePolicy) -> KeyQueue<TestMessage> {
     let mut queue = KeyQueue::new(false);
@@ -104,7 +103,7 @@ fn a_superseded_added_makes_the_next_modified_an_added() {
 #[test]
 fn only_a_message_of_the_same_object_supersedes_unless_the_policy_names_the_whole_key() {
     use TestMessage as M;
-    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    let whole = QueuePolicy { superseded_by_key: true, ..COALESCE };
     for (first, newer, policy, expected) in [
         (M::added("a"), M::modified("b", 1), &COALESCE, false),
         (M::added("b"), M::modified("b", 1), &COALESCE, true),
@@ -129,7 +128,7 @@ fn only_a_message_of_the_same_object_supersedes_unless_the_policy_names_the_whol
 #[test]
 fn a_trigger_replaces_and_supersedes_only_triggers_of_its_type() {
     use TestMessage as M;
-    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    let whole = QueuePolicy { superseded_by_key: true, ..COALESCE };
     let events = [M::modified("a", 1), M::trigger("a", 1), M::trigger("a", 2), M::modified("a", 2)];
     assert_eq!(drain(&mut queue(&events, &COALESCE)), ["a trigger 2", "a modified 2"]);
     let events = [M::trigger("a", 1), M::deleted("a"), M::trigger("a", 2)];
@@ -191,7 +190,7 @@ fn a_message_that_takes_over_keeps_the_larger_failure_count_and_the_newer_report
         [(None, Some("b"), "b"), (Some("a"), Some("b"), "a"), (Some("a"), None, "a")]
     {
         let (event, phase, since) = (TestMessage::added("x"), Phase::Queued, Instant::now());
-        let mut successor = Queued { event, phase, since, retry: failed(3, older) };
+        let mut successor = QueueEntry { event, phase, since, retry: failed(3, older) };
         successor.inherit(failed(2, newer));
         let retry = successor.retry.unwrap();
         assert_eq!((retry.failures, &*retry.reported_on.unwrap().name), (3, expected));
@@ -201,7 +200,7 @@ fn a_message_that_takes_over_keeps_the_larger_failure_count_and_the_newer_report
 #[tokio::test(start_paused = true)]
 async fn a_deletion_of_another_object_of_the_key_leaves_a_failed_message_and_lets_it_be_handled_at_once() {
     use TestMessage as M;
-    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    let whole = QueuePolicy { superseded_by_key: true, ..COALESCE };
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::modified("new", 1));
     end(&mut queue, (memory(0), Some(Duration::from_secs(900))), &whole);
@@ -212,7 +211,7 @@ async fn a_deletion_of_another_object_of_the_key_leaves_a_failed_message_and_let
 #[tokio::test(start_paused = true)]
 async fn a_superseded_message_whose_successor_is_cancelled_is_handled_again() {
     use TestMessage as M;
-    let whole = QueuePolicy { superseded: Superseded::BySameKey, ..COALESCE };
+    let whole = QueuePolicy { superseded_by_key: true, ..COALESCE };
     let mut queue = queue(&[], &whole);
     set_current(&mut queue, M::modified("a", 1));
     queue.push(M::added("b"), Instant::now(), &whole);

@@ -20,7 +20,7 @@ async fn balanced(spec: &LbaasServiceSpec) -> World {
 impl World {
     /// Waits for the next comparison and returns its triggers.
     async fn compared(&self) -> Vec<AnyEvent> {
-        Self::triggers_of(&*self.sources[0], self.options.check_interval().unwrap() + MOMENT).await
+        Self::triggers_of(&*self.handler.sources[0], self.options.check_interval().unwrap() + MOMENT).await
     }
 
     /// Handles the triggers of the next comparison and returns their number.
@@ -153,8 +153,10 @@ async fn a_failed_list_fails_the_comparison_only() {
     let world = balanced(&spec()).await;
     let outage = Fault::Fail(DriverError::new(Reason::Unavailable, "list"));
     world.balancers.faults().inject(LoadBalancerMethod::List, 1, outage);
-    let failed =
-        world.sources[0].run(TriggerSender::new(|_| panic!("there is no trigger"))).await.unwrap_err();
+    let failed = world.handler.sources[0]
+        .run(TriggerSender::new(|_| panic!("there is no trigger")))
+        .await
+        .unwrap_err();
     assert!(failed.transient());
     world.services.remove_load_balancer(&world.tree().id);
     assert_eq!(world.repaired().await, 1);
@@ -165,7 +167,7 @@ async fn drift_detection_can_be_disabled() {
     let mut world = world();
     world.options.check_interval_s = 0;
     world.replace(world.drivers(), true);
-    assert_eq!(world.sources.len(), 1, "the source of endpoints that move is left");
+    assert_eq!(world.handler.sources.len(), 1, "the source of endpoints that move is left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -261,7 +261,7 @@ async fn a_port_of_an_interrupted_creation_is_not_a_broken_load_balancer() {
     let adopting = LoadBalancerSpec { adopt: Some(left.id.clone()), ..bare(left.vip) };
     world.balancers.ensure_load_balancer(&owner, &adopting).await.unwrap();
     world.services.break_load_balancer(&left.id);
-    world.garbage_collector.recover().await.unwrap();
+    world.garbage_collector().recover().await.unwrap();
     let calls = world.calls().len();
     world.event().await.unwrap_err();
     assert_eq!(world.recorded.reasons(), [""; 0], "nothing was replaced");

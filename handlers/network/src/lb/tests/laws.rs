@@ -119,7 +119,7 @@ impl World {
         self.replace(self.drivers(), true);
         for _ in 0..20 {
             let recovered =
-                tokio::time::timeout(Duration::from_secs(1), self.garbage_collector.recover()).await;
+                tokio::time::timeout(Duration::from_secs(1), self.garbage_collector().recover()).await;
             if matches!(recovered, Ok(Ok(()))) {
                 return;
             }

@@ -21,8 +21,7 @@ use kube::Resource;
 use serde_json::json;
 use staffetta_driver::{ListenerChange, ListenerPort, LoadBalancer, LoadBalancerSpec, Owner, Protocol, Uid};
 use staffetta_handler::{
-    AnyEvent, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, KindIndex, Message,
-    Source, TriggerSender, causes,
+    AnyEvent, Context, EventHandler, GarbageCollector, HandlerError, Message, Source, TriggerSender, causes,
 };
 use staffetta_memory::{
     LoadBalancerCall, LoadBalancerMethod, MemoryLoadBalancerDriver, MemoryOptions, MemoryPublicIpDriver,
@@ -48,10 +47,7 @@ struct World {
     addresses: Arc<MemoryPublicIpDriver>,
     recorded: RecordedEvents,
     options: LoadBalancerOptions,
-    handler: ErasedHandler,
-    indexes: Vec<KindIndex>,
-    garbage_collector: Arc<dyn GarbageCollector>,
-    sources: Vec<Box<dyn Source>>,
+    handler: Registration,
 }
 
 /// Creates a world with a service that has its load balancer, with one member.
@@ -142,22 +138,12 @@ impl World {
         };
         let (recorded, options) = (RecordedEvents::default(), LoadBalancerOptions::default());
         let handler = LbHandler::new(api.client(), drivers, options.clone(), recorded.recorder());
-        let mut registration = handler.registration(true).erase();
-        let sources = registration.take_sources();
-        let (handler, indexes, garbage_collector) = registration.into_parts();
-        let garbage_collector = garbage_collector.expect("the handler has a garbage collector");
-        Self {
-            api,
-            services,
-            balancers,
-            addresses,
-            recorded,
-            options,
-            handler,
-            indexes,
-            garbage_collector,
-            sources,
-        }
+        let handler = handler.registration(true).erase();
+        Self { api, services, balancers, addresses, recorded, options, handler }
+    }
+
+    fn garbage_collector(&self) -> &dyn GarbageCollector {
+        &**self.handler.collector.as_ref().expect("the handler has a garbage collector")
     }
 
     fn drivers(&self) -> LbDrivers {
@@ -172,17 +158,13 @@ impl World {
     }
 
     fn replace_by(&mut self, handler: LbHandler, has_slices: bool) {
-        let mut registration = handler.registration(has_slices).erase();
-        self.sources = registration.take_sources();
-        let (handler, indexes, garbage_collector) = registration.into_parts();
-        (self.handler, self.indexes) = (handler, indexes);
-        self.garbage_collector = garbage_collector.expect("the handler has a garbage collector");
+        self.handler = handler.registration(has_slices).erase();
     }
 
     /// Restarts the controller, which recovers from the marks.
     async fn restart(&mut self) {
         self.replace(self.drivers(), true);
-        self.garbage_collector.recover().await.unwrap();
+        self.garbage_collector().recover().await.unwrap();
     }
 
     async fn feed<K>(&self, event: Event<K>) -> Result<(), HandlerError>
@@ -200,7 +182,7 @@ impl World {
 
     /// Applies an event to the indexes only.
     fn index(&self, event: &AnyEvent) {
-        for index in self.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
+        for index in self.handler.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(event).unwrap();
         }
     }

@@ -132,7 +132,7 @@ async fn of_two_load_balancers_of_one_service_one_is_released() {
 async fn every_owner_of_any_resource_is_listed_once() {
     let world = prepared().await;
     world.event().await.unwrap();
-    let owners = world.garbage_collector.owners().await.unwrap();
+    let owners = world.garbage_collector().owners().await.unwrap();
     let identity = Identity::of::<Service>(Some("default".into()), "web".into(), "uid-web".into());
     assert_eq!(owners, [identity]);
 }
@@ -142,6 +142,6 @@ async fn recovery_fails_if_the_marks_cannot_be_read() {
     let world = prepared().await;
     let outage = DriverError::new(staffetta_driver::Reason::Unavailable, "list");
     world.balancers.faults().inject(LoadBalancerMethod::List, 2, Fault::Fail(outage));
-    assert!(world.garbage_collector.recover().await.unwrap_err().transient());
-    assert!(world.garbage_collector.owners().await.is_err());
+    assert!(world.garbage_collector().recover().await.unwrap_err().transient());
+    assert!(world.garbage_collector().owners().await.is_err());
 }

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
 use staffetta_driver::{NoopVifPool, Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
-use staffetta_handler::{Event, EventNote, EventRecorder, Index, Tombstone, deliver};
+use staffetta_handler::{Event, Index, Tombstone, deliver};
 use staffetta_memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
 };
@@ -25,9 +25,10 @@ use crate::owners::identity;
 #[derive(Clone, Default)]
 struct RecordedTexts(Arc<Mutex<Vec<String>>>);
 
-impl EventRecorder for RecordedTexts {
-    fn record(&self, note: EventNote) {
-        self.0.lock().unwrap().push(format!("{}: {}", note.reason, note.text));
+impl RecordedTexts {
+    fn recorder(&self) -> Recorder {
+        let texts = Arc::clone(&self.0);
+        Recorder::new(move |note| texts.lock().unwrap().push(format!("{}: {}", note.reason, note.text)))
     }
 }
 
@@ -70,12 +71,8 @@ impl World {
         let index = Arc::new(PolicyIndex::new(vec!["default".into()], AlwaysAllowed::default()));
         let (recorded, claims) = (RecordedTexts::default(), Arc::<VifClaims>::default());
         let drivers = PolicyDrivers { policy: Arc::clone(&driver) as _, pool: Arc::clone(&pool) };
-        let handler = PolicyHandler::new(
-            drivers,
-            Arc::clone(&claims),
-            Arc::clone(&index),
-            Recorder::new(recorded.clone()),
-        );
+        let handler =
+            PolicyHandler::new(drivers, Arc::clone(&claims), Arc::clone(&index), recorded.recorder());
         Self { network, driver, pool, index, claims, handler, recorded }
     }
 

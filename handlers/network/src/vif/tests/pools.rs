@@ -225,11 +225,11 @@ async fn each_garbage_collection_tells_the_pool_which_vifs_were_deleted_outside(
 
 #[tokio::test(start_paused = true)]
 async fn only_a_pool_with_an_observer_is_fed_with_pods_and_nodes() {
-    assert!(world().handler.registration().erase().into_parts().1.is_empty());
+    assert!(world().handler.registration().indexes.is_empty());
     let pooled = Pooled::new().await;
     pooled.warm().await;
     let pool = Arc::clone(&pooled.pool);
-    let (_, indexes, _) = pooled.world.handler.registration().erase().into_parts();
+    let indexes = pooled.world.handler.registration().indexes;
     let kinds: Vec<_> = indexes.iter().map(|index| index.kind.name.to_string()).collect();
     assert_eq!(kinds, ["Pod", "Node"]);
     let node = Kind::of::<Node>();

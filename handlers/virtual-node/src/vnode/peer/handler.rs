@@ -78,7 +78,7 @@ impl PeerDeployments {
             .on::<Deployment>()
             .on_trigger::<PeerDue>()
             .source(BaseChanges(Arc::clone(&index)))
-            .label_selector::<Node>(&nodes);
+            .select::<Node>(|kind| kind.label_selector = Some(nodes.clone()));
         module_deployments(registration, index.environment())
     }
 

@@ -33,5 +33,5 @@ fn module_deployments<H: Send + Sync + 'static>(
     environment: &str,
 ) -> Registration<H> {
     let selector = format!("{COMPONENT}={COMPONENT_DEPLOYMENT},{ENVIRONMENT}={environment}");
-    registration.label_selector::<Deployment>(&selector)
+    registration.select::<Deployment>(|kind| kind.label_selector = Some(selector.clone()))
 }

@@ -163,17 +163,18 @@ pub fn action_name(action: ContainerAction) -> &'static str {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use staffetta_handler::EventRecorder;
-
     use super::*;
 
     /// Records the text of each Event.
     #[derive(Clone, Default)]
     pub(in crate::vnode) struct Texts(pub(in crate::vnode) Arc<Mutex<Vec<String>>>);
 
-    impl EventRecorder for Texts {
-        fn record(&self, note: EventNote) {
-            lock(&self.0).push(format!("{} {} {}", note.regarding.name, note.reason, note.text));
+    impl Texts {
+        pub(in crate::vnode) fn recorder(&self) -> Recorder {
+            let texts = Arc::clone(&self.0);
+            Recorder::new(move |note| {
+                lock(&texts).push(format!("{} {} {}", note.regarding.name, note.reason, note.text));
+            })
         }
     }
 
@@ -187,7 +188,7 @@ pub(crate) mod tests {
     async fn a_stuck_operation_is_one_event_until_it_is_repeated_much_later() {
         let texts = Texts::default();
         let policy = TrackerPolicy::default();
-        let tracker = OperationTracker::new(policy, Recorder::new(texts.clone()), |_| {});
+        let tracker = OperationTracker::new(policy, texts.recorder(), |_| {});
         let inspecting = tracker.clone();
         let inspection = tokio::spawn(async move { inspecting.inspect().await });
         let cart = tracker.begin(operation("cart:1", ContainerAction::Start));
@@ -214,7 +215,7 @@ pub(crate) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stuck_operation_that_no_pod_requested_is_an_event_on_its_node() {
         let texts = Texts::default();
-        let tracker = OperationTracker::new(TrackerPolicy::default(), Recorder::new(texts.clone()), |_| {});
+        let tracker = OperationTracker::new(TrackerPolicy::default(), texts.recorder(), |_| {});
         let _cart = tracker.begin(Operation { pod: None, ..operation("cart:1", ContainerAction::Stop) });
         let _ = tokio::time::timeout(Duration::from_secs(90), tracker.inspect()).await;
         let reported = lock(&texts.0).clone();
