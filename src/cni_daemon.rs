@@ -20,7 +20,7 @@ use staffetta_handler::{Registry, SetupError};
 use tracing::info;
 
 use crate::assembly::cni;
-use crate::config::{self, Configuration, ConfigurationError, FileSchema, SchemaError};
+use crate::config::{self, Configuration, ConfigurationError, FileSchema, KubernetesOptions, SchemaError};
 use crate::connect::Connection;
 use crate::run::{self, RunError, block_on, start};
 
@@ -84,15 +84,11 @@ fn schema(
 }
 
 /// Runs the daemon until SIGTERM or SIGINT.
-pub(crate) fn run(
-    registry: Registry,
-    mut configuration: Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<(), CniDaemonError> {
+pub(crate) fn run(registry: Registry, mut configuration: Configuration) -> Result<(), CniDaemonError> {
     adapt(&mut configuration);
     let runtime = start(&configuration)?;
     run::log_start(&registry, &configuration);
-    block_on(runtime, serve(registry, &configuration, kubeconfig))
+    block_on(runtime, serve(registry, &configuration))
 }
 
 /// Overrides the options that only the controller may use, such as its handlers, the leader election and the selection of objects.
@@ -111,20 +107,17 @@ fn adapt(configuration: &mut Configuration) {
     value["leader_election"]["enabled"] = false.into();
     value["webhook"]["listen"] = Value::Null;
     let sections = Configuration::deserialize(&*value).expect("the overridden options are valid");
-    configuration.kubernetes = sections.kubernetes;
+    let kubeconfig = configuration.kubernetes.kubeconfig.take();
+    configuration.kubernetes = KubernetesOptions { kubeconfig, ..sections.kubernetes };
     configuration.leader_election = sections.leader_election;
     configuration.webhook = sections.webhook;
 }
 
 /// Runs the server of the plugin and the controller until both have ended, or one of them fails. The CNI configuration is written only when
 /// the pods of the node are known, so that the container runtime calls the plugin no earlier.
-async fn serve(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<(), CniDaemonError> {
+async fn serve(registry: Registry, configuration: &Configuration) -> Result<(), CniDaemonError> {
     let shutdown = run::shutdown_signal().map_err(RunError::Start)?;
-    let connection = run::connection_before(&shutdown, configuration, kubeconfig).await?;
+    let connection = run::connection_before(&shutdown, configuration).await?;
     let (registry, daemon, options) = assemble(registry, configuration, &connection)?;
     let server = CniServer::bind(&options.listen).await?;
     info!(address = String::from(options.listen.clone()), "the server of the CNI plugin is listening");

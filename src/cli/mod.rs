@@ -72,21 +72,9 @@ enum CommandError {
     /// The daemon of the CNI plugin cannot start, or its server failed.
     #[error(transparent)]
     CniDaemon(#[from] CniDaemonError),
-    /// A dry run could not plan everything, or planned steps would fail.
-    #[error("the plan is incomplete, or parts of it would fail; see the plan for details")]
-    Incomplete,
-    /// `staffetta cleanup` could not list or release everything.
-    #[error("not everything was listed or released; the output shows the errors")]
-    NotReleased,
-    /// `staffetta uninstall` could not free all objects.
-    #[error("not every object was freed; the table shows the errors")]
-    NotFreed,
-    /// `staffetta migrate` cannot take everything over.
-    #[error("not everything can be taken over; the table shows the reasons")]
-    NotMigrated,
-    /// A check of `staffetta check` failed.
-    #[error("a check failed; the report shows the remedies")]
-    CheckFailed,
+    /// The command could not do everything, or a check failed. Its output shows the reasons.
+    #[error("{0}")]
+    Incomplete(&'static str),
     /// The arguments name no object.
     #[error(transparent)]
     ObjectName(#[from] ObjectNameError),
@@ -111,6 +99,11 @@ enum CommandError {
 }
 
 impl CommandError {
+    /// Returns [`CommandError::Incomplete`] with this message unless the command is complete.
+    fn unless(complete: bool, message: &'static str) -> Result<(), Self> {
+        if complete { Ok(()) } else { Err(Self::Incomplete(message)) }
+    }
+
     /// Returns the text for standard error. Each mistake in the configuration is one line, in the form of compiler messages, which
     /// editors recognize.
     fn message(&self) -> String {

@@ -1,13 +1,12 @@
 //! `staffetta uninstall`: removes the controller's finalizers.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ConfigFile, Output};
+use super::arguments::{ClusterArguments, Output};
 use super::cleanup::leftovers_table;
 use super::table::TextTable;
 use crate::config::{Configuration, TimeSpan};
@@ -25,11 +24,8 @@ pub(super) struct UninstallArguments {
     /// The time limit for the controller to stop.
     #[arg(long, value_name = "TIME", default_value = "2m", requires = "apply")]
     timeout: TimeSpan,
-    /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) file: ConfigFile,
+    pub(super) cluster: ClusterArguments,
     #[command(flatten)]
     output: Output,
 }
@@ -41,21 +37,18 @@ pub(super) fn uninstall(
     configuration: &Configuration,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let UninstallArguments { apply, stop, timeout, kubeconfig, output: Output { format }, .. } = arguments;
+    let UninstallArguments { apply, stop, timeout, output: Output { format }, .. } = arguments;
     let options = UninstallOptions { apply, stop, timeout: timeout.into() };
-    let done = with_client(configuration, kubeconfig.as_deref(), |client| {
-        uninstall::uninstall(registry, configuration, client, &options)
-    })?;
+    let done =
+        with_client(configuration, |client| uninstall::uninstall(registry, configuration, client, &options))?;
     format.write(&done, || text(&done), output)?;
-    if done.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotFreed) }
+    let complete = done.objects.iter().all(|object| object.is_ok);
+    CommandError::unless(complete, "not every object was freed; the table shows the errors")
 }
 
 /// Returns the table of the objects and their results, and the list of what stays in external systems.
 fn text(done: &Uninstalled) -> String {
-    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
-    for object in &done.objects {
-        table.row([&object.kind, &object.namespace, &object.name, &object.result]);
-    }
+    let table = TextTable::of(["kind", "namespace", "name", "result"], &done.objects);
     let outside = match done.outside.as_slice() {
         [] if done.pooled > 0 => String::new(),
         [] => "Nothing is known that stays in external systems.\n".to_owned(),
