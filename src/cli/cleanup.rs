@@ -46,7 +46,7 @@ pub(super) fn cleanup(
 
 /// Returns `true` if all resources are listed and, with `--apply`, released.
 fn is_complete(done: &CleanedUp) -> bool {
-    done.unknown.is_empty() && done.owners.iter().all(Leftover::is_ok)
+    done.unknown.is_empty() && done.owners.iter().all(|leftover| leftover.owner.is_ok)
 }
 
 /// Returns the table of the owners, the number of VIFs that the pool kept ready, and the errors of handlers.

@@ -18,7 +18,7 @@ use super::dry_run::{DryRunArguments, dry_run};
 use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
 use super::migrate::{MigrateCommand, migrate_kuryr};
-use super::request::{AdminAddress, AdminClient, block_on};
+use super::request::{AdminClient, address, block_on};
 use super::status::{StatusArguments, status};
 use super::top::{TopArguments, top};
 use super::uninstall::{UninstallArguments, uninstall};
@@ -141,8 +141,7 @@ pub(super) fn execute(
             cleanup(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
         }
         Command::Uninstall(arguments) => {
-            let configuration = load_cluster(&arguments.cluster)?;
-            uninstall(arguments, registry, &configuration, output)?;
+            uninstall(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
         }
         Command::Migrate(MigrateCommand::Kuryr(arguments)) => {
             migrate_kuryr(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
@@ -163,8 +162,8 @@ fn admin_client(
     load: impl FnOnce(&ConfigFile) -> Result<Configuration, ConfigurationError>,
 ) -> Result<AdminClient, CommandError> {
     let address = match server.admin {
-        Some(address) => address.parse()?,
-        None => AdminAddress::of_listener(load(&server.file)?.admin.listen)?,
+        Some(given) => address::parse(&given)?,
+        None => address::of_listener(load(&server.file)?.admin.listen)?,
     };
     Ok(AdminClient::Address(address))
 }

@@ -20,12 +20,8 @@ pub(super) enum MigrateCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct MigrateArguments {
-    /// Take the cluster over. Without it, the steps are only shown.
-    #[arg(long)]
-    apply: bool,
-    /// Also delete the ports that Kuryr's pools kept ready on the nodes of this cluster, and that no pod uses.
-    #[arg(long)]
-    delete_idle_ports: bool,
+    #[command(flatten)]
+    options: MigrationOptions,
     #[command(flatten)]
     pub(super) cluster: ClusterArguments,
     #[command(flatten)]
@@ -39,8 +35,7 @@ pub(super) fn migrate_kuryr(
     configuration: &Configuration,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let &MigrateArguments { apply, delete_idle_ports, .. } = arguments;
-    let options = MigrationOptions { apply, delete_idle_ports };
+    let options = arguments.options;
     let migration = with_client(configuration, |client| migrate(registry, configuration, client, options))?;
     arguments.output.format.write(&migration, || text(&migration), output)?;
     let complete = migration.objects.iter().all(|object| object.is_ok);
@@ -62,12 +57,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::migrate::MigratedObject;
+    use crate::cleanup::ObjectResult;
 
     #[test]
     fn the_document_for_programs_contains_all_that_the_text_says() {
-        let object = MigratedObject {
-            kind: "Pod",
+        let object = ObjectResult {
+            kind: "Pod".to_owned(),
             namespace: "shop".to_owned(),
             name: "web".to_owned(),
             result: "refused: it has no port".to_owned(),

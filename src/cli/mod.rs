@@ -30,10 +30,8 @@ use crate::cni_daemon::CniDaemonError;
 use crate::config::{ConfigurationError, TimeSpan};
 use crate::run::RunError;
 use commands::CommandLine;
-use object::ObjectNameError;
 use plugin::PluginCommandLine;
-use request::{AddressError, RequestError};
-use top::ScreenError;
+use request::RequestError;
 
 /// Parses the command line and runs the command. `registry` contains the handlers, drivers and configuration sections that the program
 /// knows.
@@ -75,24 +73,18 @@ enum CommandError {
     /// The command could not do everything, or a check failed. Its output shows the reasons.
     #[error("{0}")]
     Incomplete(&'static str),
-    /// The arguments name no object.
-    #[error(transparent)]
-    ObjectName(#[from] ObjectNameError),
-    /// It is not known which object `explain` is to explain.
-    #[error("cannot find the object without its namespace (-n NAMESPACE): {0}")]
-    Unidentified(String),
+    /// The command line, or the configuration with it, cannot be used. The text says how to correct it.
+    #[error("{0}")]
+    Usage(String),
     /// The object of `status --wait` was not handled in time.
     #[error("the object was not handled within {0} (--timeout)")]
     NotHandled(TimeSpan),
-    /// The address of the admin server cannot be used.
-    #[error(transparent)]
-    Address(#[from] AddressError),
     /// The request to the admin server failed.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The view of `top` cannot be shown.
-    #[error(transparent)]
-    Screen(#[from] ScreenError),
+    /// The terminal cannot be used for the view of `top`.
+    #[error("cannot use the terminal")]
+    Terminal(#[source] io::Error),
     /// Standard output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
@@ -118,10 +110,7 @@ impl CommandError {
         match self {
             Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))
             | Self::InvalidSetup(_)
-            | Self::Address(_)
-            | Self::ObjectName(_)
-            | Self::Unidentified(_)
-            | Self::Screen(ScreenError::NoTerminal)
+            | Self::Usage(_)
             | Self::Request(RequestError::Rejected(_)) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }

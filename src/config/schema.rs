@@ -26,8 +26,8 @@ pub(super) struct SectionSchema {
     pub(super) about: String,
     /// The options of the section, in the order of the struct's fields.
     pub(super) options: Vec<OptionSchema>,
-    /// Deserializes the options as the struct of the section.
-    check: fn(Value) -> Result<(), SectionError>,
+    /// Checks that the options can be deserialized as the struct of the section.
+    pub(super) check: fn(Value) -> Result<(), SectionError>,
 }
 
 /// One option of a section.
@@ -113,11 +113,6 @@ impl SectionSchema {
         Ok(Self { name: section.name.clone(), about, options, check: section.check })
     }
 
-    /// Checks that `options` can be deserialized as the struct of the section.
-    pub(super) fn fits(&self, options: Value) -> Result<(), SectionError> {
-        (self.check)(options)
-    }
-
     /// Returns the option called `name`; `None` if there is none.
     pub(super) fn option(&self, name: &str) -> Option<&OptionSchema> {
         self.options.iter().find(|option| option.name == name)
@@ -153,13 +148,6 @@ impl SectionSchema {
             schema["default"] = default.clone();
             OptionSchema { name: interface.option(), schema, default }
         }));
-    }
-}
-
-impl OptionSchema {
-    /// Returns the documentation of the option, without its limits.
-    pub(super) fn about(&self) -> &str {
-        self.schema["description"].as_str().unwrap_or_default()
     }
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use super::CommandError;
 use super::arguments::Output;
 use super::line::{Colour, StyledLine, TerminalStyle};
-use super::object::{ObjectName, ObjectNameError, is_namespaced};
+use super::object::{ObjectName, is_namespaced, malformed};
 use super::request::AdminClient;
 use crate::health::Condition;
 use crate::state::{
@@ -38,12 +38,13 @@ pub(super) async fn explain(
 ) -> Result<(), CommandError> {
     let ExplainArguments { object, namespace, output: Output { format } } = arguments;
     let name = ObjectName::of_words(&object)?.filter(|name| name.kind.is_some());
-    let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
+    let name = name.ok_or_else(|| malformed(&object))?;
     let query =
         Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, client.default_namespace()) };
     let document = client.state(&query).await?;
     if let Some(reason) = unidentified(&document, &query) {
-        return Err(CommandError::Unidentified(reason.to_owned()));
+        let text = format!("cannot find the object without its namespace (-n NAMESPACE): {reason}");
+        return Err(CommandError::Usage(text));
     }
     let text = || TerminalStyle::of_stdout().untruncated().show(explanation(&document, &query));
     Ok(format.write(&document, text, output)?)

@@ -19,9 +19,10 @@ use staffetta_memory::{
 use staffetta_network::os_vif::PodState;
 
 use super::world::{NODE, annotation, vif};
+use crate::assembly;
+use crate::cleanup::ObjectResult;
 use crate::config::{Configuration, FileSchema};
 use crate::migrate::{MigrationOptions, apply, migrate, plan, read};
-use crate::{assembly, migrate::MigratedObject};
 
 /// A cluster that Kuryr has left, and its cloud.
 struct World {
@@ -234,7 +235,7 @@ impl World {
         steps.len()
     }
 
-    async fn run(&self) -> Vec<MigratedObject> {
+    async fn run(&self) -> Vec<ObjectResult> {
         let (registry, configuration) = self.configuration();
         let options = MigrationOptions { apply: true, delete_idle_ports: false };
         migrate(registry, &configuration, self.client.clone(), options).await.unwrap().objects
