@@ -20,7 +20,7 @@ use staffetta_handler::{Registry, SetupError};
 use tracing::info;
 
 use crate::assembly::cni;
-use crate::config::{self, Configuration, ConfigurationError, FileSchema, KubernetesOptions, SchemaError};
+use crate::config::{self, Configuration, ConfigurationError, FileSchema, KubernetesOptions};
 use crate::connect::Connection;
 use crate::run::{self, RunError, block_on, start};
 
@@ -68,7 +68,7 @@ fn schema(
     registry: &Registry,
     file: Option<&Path>,
     variables: &[(OsString, OsString)],
-) -> Result<FileSchema, SchemaError> {
+) -> Result<FileSchema, ConfigurationError> {
     let mut needed = Registry::default();
     config::register(&mut needed);
     cni::sections(&mut needed);

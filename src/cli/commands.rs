@@ -98,7 +98,7 @@ pub(super) fn execute(
         configuration.override_kubeconfig(kubeconfig);
         return Ok(cni_daemon::run(registry, configuration)?);
     }
-    let schema = FileSchema::assemble(&registry).map_err(ConfigurationError::from)?;
+    let schema = FileSchema::assemble(&registry)?;
     let load = |file: &ConfigFile| {
         Configuration::load(&schema, choose_file(file.config.clone()).as_deref(), variables.iter().cloned())
     };
