@@ -4,13 +4,12 @@ use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::time::Duration;
 
+use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use futures_util::{Stream, StreamExt};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use ratatui::{DefaultTerminal, Frame};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Answer;
@@ -50,7 +49,7 @@ impl Screen {
         answers: impl Stream<Item = Answer>,
     ) -> Result<(), CommandError> {
         let mut answers = pin!(answers);
-        let mut keys = keys();
+        let mut keys = EventStream::new();
         let ended = |kind| signal(kind).map_err(CommandError::Terminal);
         let (mut terminate, mut hangup) = (ended(SignalKind::terminate())?, ended(SignalKind::hangup())?);
         let mut redraw = interval(REDRAW);
@@ -59,11 +58,11 @@ impl Screen {
             self.0.draw(|frame| draw(frame, view)).map_err(CommandError::Terminal)?;
             tokio::select! {
                 Some(answer) = answers.next() => view.answered(answer),
-                // Without keys, nobody can quit.
-                event = keys.recv() => match event {
-                    Some(Event::Key(key)) if !press(view, key) => return Ok(()),
-                    Some(_) => {}
-                    None => return Ok(()),
+                event = keys.next() => match event {
+                    Some(Ok(Event::Key(key))) if !press(view, key) => return Ok(()),
+                    Some(Ok(_)) => {}
+                    // The terminal is gone. Without keys, nobody can quit.
+                    Some(Err(_)) | None => return Ok(()),
                 },
                 _ = redraw.tick() => {}
                 _ = terminate.recv() => return Ok(()),
@@ -125,20 +124,6 @@ fn press(view: &mut View, key: KeyEvent) -> bool {
         _ => {}
     }
     true
-}
-
-/// Reads keys and changes of the size in a thread. The channel closes when the terminal is gone.
-fn keys() -> mpsc::Receiver<Event> {
-    let (sender, keys) = mpsc::channel(16);
-    // The thread ends with the process, because reading cannot be interrupted.
-    std::thread::spawn(move || {
-        while let Ok(event) = event::read() {
-            if sender.blocking_send(event).is_err() {
-                break;
-            }
-        }
-    });
-    keys
 }
 
 #[cfg(test)]
