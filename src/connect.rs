@@ -49,18 +49,9 @@ pub enum ConnectError {
         "no kubeconfig is given (--kubeconfig), and there is neither a service account nor a usable default kubeconfig"
     )]
     Infer(#[source] RedactedError),
-    /// The token file of the kubeconfig or of the service account cannot be read.
-    #[error("cannot use the token file {}", path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The client certificate or its key cannot be read.
-    #[error("cannot use the client certificate and key")]
-    Key(#[source] io::Error),
+    /// The token file, or the client certificate and its key, cannot be read.
+    #[error("cannot use the {0}")]
+    Credentials(String, #[source] io::Error),
     /// The library `kube` rejects the connection settings.
     #[error("cannot build the client of the Kubernetes API")]
     Client(#[source] RedactedError),
@@ -84,11 +75,6 @@ impl From<Client> for Connection {
     }
 }
 
-/// Builds a client of the Kubernetes API; see [`connection`].
-pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    Ok(connection(kubeconfig, None).await?.client)
-}
-
 /// Builds the connection that the file `kubeconfig` describes. If that is `None`, builds that of the user's default kubeconfig or, without
 /// a usable one, that of the service account of the pod. `api_root` replaces the URL of the API server. No request is sent.
 pub async fn connection(
@@ -104,10 +90,7 @@ pub async fn connection(
 
 /// Builds a client with the rights of the user: from the file `kubeconfig` or the user's default kubeconfig, with its context `context` or
 /// its current context. With neither argument, the sources are those of [`connection`]. No request is sent.
-pub(crate) async fn client_of_context(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-) -> Result<Client, ConnectError> {
+pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
     Ok(connect(config(kubeconfig, context).await?)?.client)
 }
 
@@ -123,14 +106,16 @@ fn connect(mut config: Config) -> Result<Connection, ConnectError> {
         warn!("the kubeconfig disables verification of the API server's certificate");
     }
     let host = host(&config.cluster_url);
-    let key_files = KeyFiles::of(&config.auth_info).map_err(ConnectError::Key)?;
+    let key_files = KeyFiles::of(&config.auth_info)
+        .map_err(|source| ConnectError::Credentials("client certificate and key".to_owned(), source))?;
     let token = TokenFile::take(&mut config.auth_info);
     let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(source.into()))?;
     let builder = builder.with_layer(&MapErrLayer::new(redacted::redact_request_error));
     let builder = builder.with_layer(&AndThenLayer::new(with_status));
     let mut client = builder.build();
     if let Some(path) = token {
-        let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
+        let name = format!("token file {}", path.display());
+        let token = TokenFile::open(path).map_err(|source| ConnectError::Credentials(name, source))?;
         client = authenticated(client, token);
     }
     Ok(Connection { client, host, key_files })
@@ -281,7 +266,7 @@ mod tests {
             "clusters": [{ "name": "cluster", "cluster": { "server": "http://127.0.0.1:1" } }],
             "users": [{ "name": "user", "user": { "exec": exec } }] });
         std::fs::write(&path, content.to_string()).unwrap();
-        let client = client(Some(&path)).await.unwrap();
+        let client = client(Some(&path), None).await.unwrap();
         let error = api_versions(&client).await.unwrap_err();
         assert!(matches!(error, kube::Error::Service(_)), "{error}");
         let told = format!("{} {error:?}", staffetta_handler::causes(&error));

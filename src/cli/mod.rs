@@ -26,7 +26,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use staffetta_handler::{Registry, causes};
 
-use crate::cni_daemon::CniDaemonError;
 use crate::config::{ConfigurationError, TimeSpan};
 use crate::run::RunError;
 use commands::CommandLine;
@@ -64,12 +63,9 @@ enum CommandError {
     /// A handler cannot be built with the configuration (`config check`).
     #[error(transparent)]
     InvalidSetup(RunError),
-    /// `staffetta run`, or another command that connects to the cluster, failed.
+    /// A command that connects to the cluster failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The daemon of the CNI plugin cannot start, or its server failed.
-    #[error(transparent)]
-    CniDaemon(#[from] CniDaemonError),
     /// The command could not do everything, or a check failed. Its output shows the reasons.
     #[error("{0}")]
     Incomplete(&'static str),

@@ -61,7 +61,7 @@ impl Leader {
     pub(in crate::cli) async fn new(arguments: LeaderArguments) -> Result<Self, LeaderError> {
         install_tls_provider();
         let LeaderArguments { kubeconfig, context, controller_namespace, lease_name, admin_port } = arguments;
-        let client = connect::client_of_context(kubeconfig.as_deref(), context.as_deref()).await?;
+        let client = connect::client(kubeconfig.as_deref(), context.as_deref()).await?;
         Ok(Self { client, namespace: controller_namespace, lease: lease_name, port: admin_port })
     }
 
@@ -121,7 +121,7 @@ impl Leader {
     async fn connect(&self) -> Result<(String, Renewal, Portforwarder), LeaderError> {
         let Holder { host, renewal } = self.holder().await?;
         match self.forward(&host).await {
-            Err(LeaderError::Api { source, .. }) if code(&source) == Some(404) => {
+            Err(LeaderError::Api { source, .. }) if connect::is_missing(&source) => {
                 let running = self.running_pods().await?;
                 let Some(pod) = running.iter().find(|pod| is_at(pod, &host)).map(ResourceExt::name_any)
                 else {
@@ -167,11 +167,12 @@ impl Leader {
 
     /// Converts an error of the API server. `action` says which request failed, such as `list pods`.
     fn error(&self, action: &'static str, error: kube::Error) -> LeaderError {
-        let (namespace, code) = (self.namespace.clone(), code(&error));
-        let source = Box::new(error);
-        match code {
-            Some(401 | 403) => LeaderError::Forbidden { action, namespace, source },
-            _ => LeaderError::Api { action, namespace, source },
+        let is_forbidden = matches!(&error, kube::Error::Api(status) if matches!(status.code, 401 | 403));
+        let (namespace, source) = (self.namespace.clone(), Box::new(error));
+        if is_forbidden {
+            LeaderError::Forbidden { action, namespace, source }
+        } else {
+            LeaderError::Api { action, namespace, source }
         }
     }
 }
@@ -179,14 +180,6 @@ impl Leader {
 /// Runs `work` with the time limit for finding a replica and opening a port-forward.
 async fn in_time<T>(work: impl Future<Output = Result<T, LeaderError>>) -> Result<T, LeaderError> {
     timeout(FIND_TIMEOUT, work).await.unwrap_or(Err(LeaderError::Timeout))
-}
-
-/// Returns the status code of an error response.
-fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
 }
 
 /// Returns `true` if `host` is the name of the pod or, as for a pod on the network of its node, that of its node.

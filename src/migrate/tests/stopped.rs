@@ -379,7 +379,7 @@ async fn the_networks_of_namespaces_are_read_for_subports_without_any_object_of_
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_migration_that_is_stopped_after_each_of_its_steps_ends_as_if_it_had_not_been_on_a_real_server() {
     let server = RealServer::start(&[]).await;
-    let real = World::on(crate::connect::client(Some(server.kubeconfig())).await.unwrap()).await;
+    let real = World::on(crate::connect::client(Some(server.kubeconfig()), None).await.unwrap()).await;
     // One step of each run, so that every state between two steps is read and planned from. Only the deletion of a group is planned again
     // as long as Kuryr's record names it; then the run is stopped after the next step.
     let (mut left, mut before) = (real.stop_after(1).await, 0);
