@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use staffetta_handler::{Registry, causes};
 
-use crate::config::{ConfigurationError, TimeSpan};
+use crate::config::ConfigurationError;
 use crate::run::RunError;
 use commands::CommandLine;
 use plugin::PluginCommandLine;
@@ -68,13 +68,10 @@ enum CommandError {
     Run(#[from] RunError),
     /// The command could not do everything, or a check failed. Its output shows the reasons.
     #[error("{0}")]
-    Incomplete(&'static str),
+    Incomplete(String),
     /// The command line, or the configuration with it, cannot be used. The text says how to correct it.
     #[error("{0}")]
     Usage(String),
-    /// The object of `status --wait` was not handled in time.
-    #[error("the object was not handled within {0} (--timeout)")]
-    NotHandled(TimeSpan),
     /// The request to the admin server failed.
     #[error(transparent)]
     Request(#[from] RequestError),
@@ -88,8 +85,8 @@ enum CommandError {
 
 impl CommandError {
     /// Returns [`CommandError::Incomplete`] with this message unless the command is complete.
-    fn unless(complete: bool, message: &'static str) -> Result<(), Self> {
-        if complete { Ok(()) } else { Err(Self::Incomplete(message)) }
+    fn unless(complete: bool, message: impl Into<String>) -> Result<(), Self> {
+        if complete { Ok(()) } else { Err(Self::Incomplete(message.into())) }
     }
 
     /// Returns the text for standard error. Each mistake in the configuration is one line, in the form of compiler messages, which
