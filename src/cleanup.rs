@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use staffetta_driver::VifPoolDriver;
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, Context, DryRunPlan, EventHandler, HandlerError, Identity, Registration,
@@ -30,15 +30,32 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
     limit: Some(Duration::from_secs(60)),
 };
 
+/// The result of a command for one object.
+#[derive(Debug, Serialize)]
+pub struct ObjectResult {
+    /// The kind of the object, or `Port` for a port that no object uses.
+    pub kind: String,
+    /// The namespace of the object; empty without one.
+    pub namespace: String,
+    /// The name of the object, or the id of the port.
+    pub name: String,
+    /// The change that was made or would be made, the reason of a refusal, or the error, as text.
+    pub result: String,
+    /// `false` if the object is refused, or the change failed.
+    #[serde(rename = "ok")]
+    pub is_ok: bool,
+}
+
 /// An object that owns external resources, by the marks of these resources.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Leftover {
     /// The name of the handler that created the resources.
     pub handler: String,
-    /// The object.
-    pub owner: Identity,
-    /// The result of the release; `None` if the resources were only listed.
-    pub released: Option<Result<(), HandlerError>>,
+    /// The UID of the object.
+    pub uid: String,
+    /// The object, and the result of the release: `found` if the resources were only listed, `released`, or the error.
+    #[serde(flatten)]
+    pub owner: ObjectResult,
 }
 
 /// The result of `staffetta cleanup`.
@@ -129,13 +146,19 @@ async fn clean_handler(
     collector.recover().await?;
     let mut leftovers = Vec::new();
     for owner in collector.owners().await? {
-        let released = if apply {
+        let (is_ok, result) = if apply {
             let deleted = AnyEvent::Missed(Arc::new(owner.clone()));
-            Some(chain.handle(&deleted, &Context::detached()).await)
+            match chain.handle(&deleted, &Context::detached()).await {
+                Ok(()) => (true, "released".to_owned()),
+                Err(error) => (false, causes(&*error)),
+            }
         } else {
-            None
+            (true, "found".to_owned())
         };
-        leftovers.push(Leftover { handler: name.to_owned(), owner, released });
+        let Identity { kind, namespace, name: object, uid, .. } = owner;
+        let namespace = namespace.unwrap_or_default();
+        let owner = ObjectResult { kind: kind.into_owned(), namespace, name: object, result, is_ok };
+        leftovers.push(Leftover { handler: name.to_owned(), uid, owner });
     }
     Ok(leftovers)
 }
@@ -176,29 +199,4 @@ async fn drain_pool(
         pool.drain_network(&network).await?;
     }
     Ok(())
-}
-
-impl Serialize for Leftover {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let owner = self.owner.object_ref();
-        let document = json!({ "handler": self.handler, "kind": owner.kind, "namespace": owner.namespace, "name": owner.name,
-            "uid": owner.uid, "result": self.outcome(), "ok": self.is_ok() });
-        document.serialize(serializer)
-    }
-}
-
-impl Leftover {
-    /// Returns `true` unless the release of the resources failed.
-    pub fn is_ok(&self) -> bool {
-        !matches!(self.released, Some(Err(_)))
-    }
-
-    /// Returns the outcome in a few words, for the table that the command prints.
-    pub(crate) fn outcome(&self) -> String {
-        match &self.released {
-            None => "found".to_owned(),
-            Some(Ok(())) => "released".to_owned(),
-            Some(Err(error)) => causes(&**error),
-        }
-    }
 }

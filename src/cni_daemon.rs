@@ -12,42 +12,23 @@ use std::{fs, io};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use staffetta_cni::conflist::{conflist, install};
-use staffetta_cni_daemon::{
-    Bindings, CniDaemon, CniDaemonOptions, CniServer, HANDLER, RecordError, Records, ServeError,
-};
+use staffetta_cni_daemon::{Bindings, CniDaemon, CniDaemonOptions, CniServer, HANDLER, Records};
 use staffetta_driver::VifBindingDriver;
 use staffetta_handler::{Registry, SetupError};
+use tower::BoxError;
 use tracing::info;
 
 use crate::assembly::cni;
-use crate::config::{self, Configuration, ConfigurationError, FileSchema, SchemaError};
+use crate::config::{self, Configuration, ConfigurationError, FileSchema, KubernetesOptions};
 use crate::connect::Connection;
 use crate::run::{self, RunError, block_on, start};
 
-/// The reason why the daemon cannot start or stopped.
+/// The CNI configuration cannot be written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CniDaemonError {
-    /// The program cannot start, or the controller failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// A driver cannot be created, or an option is missing.
-    #[error("the daemon of the CNI plugin cannot be created")]
-    Setup(#[from] SetupError),
-    /// The files on the node in which the daemon notes bound pods cannot be read.
-    #[error(transparent)]
-    Records(#[from] RecordError),
-    /// The server cannot listen, or stopped.
-    #[error(transparent)]
-    Server(#[from] ServeError),
-    /// The CNI configuration cannot be written.
-    #[error("cannot write {} (`cni_daemon.conflist`)", path.display())]
-    Conflist {
-        /// The path of the CNI configuration.
-        path: PathBuf,
-        /// The error of the operating system.
-        #[source]
-        source: io::Error,
-    },
+#[error("cannot write {} (`cni_daemon.conflist`)", path.display())]
+struct ConflistError {
+    path: PathBuf,
+    source: io::Error,
 }
 
 /// Loads the configuration of the daemon. To save memory on each node, the schema has only the sections that the daemon needs and those
@@ -68,7 +49,7 @@ fn schema(
     registry: &Registry,
     file: Option<&Path>,
     variables: &[(OsString, OsString)],
-) -> Result<FileSchema, SchemaError> {
+) -> Result<FileSchema, ConfigurationError> {
     let mut needed = Registry::default();
     config::register(&mut needed);
     cni::sections(&mut needed);
@@ -84,15 +65,11 @@ fn schema(
 }
 
 /// Runs the daemon until SIGTERM or SIGINT.
-pub(crate) fn run(
-    registry: Registry,
-    mut configuration: Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<(), CniDaemonError> {
+pub(crate) fn run(registry: Registry, mut configuration: Configuration) -> Result<(), RunError> {
     adapt(&mut configuration);
     let runtime = start(&configuration)?;
     run::log_start(&registry, &configuration);
-    block_on(runtime, serve(registry, &configuration, kubeconfig))
+    block_on(runtime, serve(registry, &configuration)).map_err(RunError::Command)
 }
 
 /// Overrides the options that only the controller may use, such as its handlers, the leader election and the selection of objects.
@@ -111,30 +88,25 @@ fn adapt(configuration: &mut Configuration) {
     value["leader_election"]["enabled"] = false.into();
     value["webhook"]["listen"] = Value::Null;
     let sections = Configuration::deserialize(&*value).expect("the overridden options are valid");
-    configuration.kubernetes = sections.kubernetes;
+    let kubeconfig = configuration.kubernetes.kubeconfig.take();
+    configuration.kubernetes = KubernetesOptions { kubeconfig, ..sections.kubernetes };
     configuration.leader_election = sections.leader_election;
     configuration.webhook = sections.webhook;
 }
 
 /// Runs the server of the plugin and the controller until both have ended, or one of them fails. The CNI configuration is written only when
 /// the pods of the node are known, so that the container runtime calls the plugin no earlier.
-async fn serve(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<(), CniDaemonError> {
+async fn serve(registry: Registry, configuration: &Configuration) -> Result<(), BoxError> {
     let shutdown = run::shutdown_signal().map_err(RunError::Start)?;
-    let connection = run::connection_before(&shutdown, configuration, kubeconfig).await?;
+    let connection = run::connection_before(&shutdown, configuration).await?;
     let (registry, daemon, options) = assemble(registry, configuration, &connection)?;
     let server = CniServer::bind(&options.listen).await?;
     info!(address = String::from(options.listen.clone()), "the server of the CNI plugin is listening");
     let server = tokio::spawn(server.serve(Arc::clone(&daemon), shutdown.clone().cancelled_owned()));
     daemon.release_earlier_boot().await;
-    let mut controller = run::controller(registry, configuration, connection, shutdown.clone())
-        .await
-        .map_err(RunError::from)?;
+    let mut controller = run::controller(registry, configuration, connection, shutdown.clone()).await?;
     let running = async {
-        controller.ready().await.map_err(RunError::from)?;
+        controller.ready().await?;
         // It may have ended before the pods were known.
         if !controller.token().is_cancelled() {
             daemon.set_ready();
@@ -142,14 +114,11 @@ async fn serve(
                 publish(path, &options)?;
             }
         }
-        controller.ended().await.map_err(RunError::from)?;
+        controller.ended().await?;
         shutdown.cancel();
-        Ok(())
+        Ok::<_, BoxError>(())
     };
-    let serving = async {
-        let served = server.await.map_err(|panic| RunError::Start(io::Error::other(panic)))?;
-        Ok(served?)
-    };
+    let serving = async { Ok(server.await??) };
     tokio::try_join!(running, serving).map(drop)
 }
 
@@ -158,7 +127,7 @@ fn assemble(
     registry: Registry,
     configuration: &Configuration,
     connection: &Connection,
-) -> Result<(Registry, Arc<CniDaemon>, CniDaemonOptions), CniDaemonError> {
+) -> Result<(Registry, Arc<CniDaemon>, CniDaemonOptions), BoxError> {
     let registry = Arc::new(registry);
     let setup = registry.setup(connection.client.clone(), configuration.value.clone(), None);
     let options: CniDaemonOptions = setup.section(cni::SECTION)?;
@@ -176,10 +145,10 @@ fn assemble(
 }
 
 /// Writes the configuration that makes the container runtime use the plugin.
-fn publish(path: &Path, options: &CniDaemonOptions) -> Result<(), CniDaemonError> {
+fn publish(path: &Path, options: &CniDaemonOptions) -> Result<(), ConflistError> {
     let list = conflist(&String::from(options.listen.clone()), &options.chained_plugins);
     install(path, list.as_bytes(), 0o644)
-        .map_err(|source| CniDaemonError::Conflist { path: path.to_owned(), source })?;
+        .map_err(|source| ConflistError { path: path.to_owned(), source })?;
     info!(path = %path.display(), "the CNI configuration is in place");
     Ok(())
 }

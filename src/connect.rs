@@ -38,24 +38,9 @@ const USER_AGENT_VALUE: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 /// The reason why the client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig that the command line or the configuration names is invalid.
-    #[error("cannot use the kubeconfig {}", path.display())]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: RedactedError,
-    },
-    /// The context of the default kubeconfig is invalid or does not exist.
-    #[error("cannot use the context `{context}` of the kubeconfig ($KUBECONFIG or ~/.kube/config)")]
-    Context {
-        /// The name of the context.
-        context: String,
-        /// The cause.
-        #[source]
-        source: RedactedError,
-    },
+    /// The kubeconfig that the command line or the configuration names, or the context of the default one, cannot be used.
+    #[error("cannot use the {0}")]
+    Kubeconfig(String, #[source] RedactedError),
     /// The URL of the API server is malformed.
     #[error("`kubernetes.api_root` is `{0}`, which is not a URL such as https://192.0.2.1:6443")]
     ApiRoot(String),
@@ -64,18 +49,9 @@ pub enum ConnectError {
         "no kubeconfig is given (--kubeconfig), and there is neither a service account nor a usable default kubeconfig"
     )]
     Infer(#[source] RedactedError),
-    /// The token file of the kubeconfig or of the service account cannot be read.
-    #[error("cannot use the token file {}", path.display())]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
-    /// The client certificate or its key cannot be read.
-    #[error("cannot use the client certificate and key")]
-    Key(#[source] io::Error),
+    /// The token file, or the client certificate and its key, cannot be read.
+    #[error("cannot use the {0}")]
+    Credentials(String, #[source] io::Error),
     /// The library `kube` rejects the connection settings.
     #[error("cannot build the client of the Kubernetes API")]
     Client(#[source] RedactedError),
@@ -99,11 +75,6 @@ impl From<Client> for Connection {
     }
 }
 
-/// Builds a client of the Kubernetes API; see [`connection`].
-pub async fn client(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    Ok(connection(kubeconfig, None).await?.client)
-}
-
 /// Builds the connection that the file `kubeconfig` describes. If that is `None`, builds that of the user's default kubeconfig or, without
 /// a usable one, that of the service account of the pod. `api_root` replaces the URL of the API server. No request is sent.
 pub async fn connection(
@@ -119,10 +90,7 @@ pub async fn connection(
 
 /// Builds a client with the rights of the user: from the file `kubeconfig` or the user's default kubeconfig, with its context `context` or
 /// its current context. With neither argument, the sources are those of [`connection`]. No request is sent.
-pub(crate) async fn client_of_context(
-    kubeconfig: Option<&Path>,
-    context: Option<&str>,
-) -> Result<Client, ConnectError> {
+pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
     Ok(connect(config(kubeconfig, context).await?)?.client)
 }
 
@@ -138,14 +106,16 @@ fn connect(mut config: Config) -> Result<Connection, ConnectError> {
         warn!("the kubeconfig disables verification of the API server's certificate");
     }
     let host = host(&config.cluster_url);
-    let key_files = KeyFiles::of(&config.auth_info).map_err(ConnectError::Key)?;
+    let key_files = KeyFiles::of(&config.auth_info)
+        .map_err(|source| ConnectError::Credentials("client certificate and key".to_owned(), source))?;
     let token = TokenFile::take(&mut config.auth_info);
     let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(source.into()))?;
     let builder = builder.with_layer(&MapErrLayer::new(redacted::redact_request_error));
     let builder = builder.with_layer(&AndThenLayer::new(with_status));
     let mut client = builder.build();
     if let Some(path) = token {
-        let token = TokenFile::open(path.clone()).map_err(|source| ConnectError::Token { path, source })?;
+        let name = format!("token file {}", path.display());
+        let token = TokenFile::open(path).map_err(|source| ConnectError::Credentials(name, source))?;
         client = authenticated(client, token);
     }
     Ok(Connection { client, host, key_files })
@@ -154,51 +124,53 @@ fn connect(mut config: Config) -> Result<Connection, ConnectError> {
 /// Returns the configuration of a client of the crate kube for `kubeconfig` and `context`. The path of the CA file is added, so that kube
 /// reads the file again each minute, as it does in a pod.
 async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, ConnectError> {
-    let (mut config, read) = if let Some(path) = kubeconfig {
-        from_kubeconfig(Kubeconfig::read_from(path), context)
-            .await
-            .map_err(|source| ConnectError::Kubeconfig { path: path.to_owned(), source: (&source).into() })?
-    } else if let Some(context) = context {
-        from_kubeconfig(Kubeconfig::read(), Some(context)).await.map_err(|source| ConnectError::Context {
-            context: context.to_owned(),
-            source: (&source).into(),
-        })?
-    } else {
-        let config = Config::infer().await.map_err(|source| ConnectError::Infer(source.into()))?;
-        (config, Kubeconfig::read().unwrap_or_default())
+    let (read, name) = match (kubeconfig, context) {
+        (Some(path), _) => (Kubeconfig::read_from(path), format!("kubeconfig {}", path.display())),
+        (None, Some(context)) => {
+            let name = format!("context `{context}` of the kubeconfig ($KUBECONFIG or ~/.kube/config)");
+            (Kubeconfig::read(), name)
+        }
+        (None, None) => {
+            let config = Config::infer().await.map_err(|source| ConnectError::Infer(source.into()))?;
+            return Ok(with_ca_file(config, &Kubeconfig::read().unwrap_or_default()));
+        }
     };
-    config.root_cert_file = config.root_cert_file.or_else(|| ca_file(&read));
-    Ok(config)
+    let config = from_kubeconfig(read, context).await;
+    config.map_err(|source| ConnectError::Kubeconfig(name, (&source).into()))
 }
 
-/// Returns the path of the CA file of the cluster in the current context; `None` if the kubeconfig contains the certificates itself.
-fn ca_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
-    let current = kubeconfig.current_context.as_ref()?;
-    let named = kubeconfig.contexts.iter().find(|named| named.name == *current)?;
-    let context = named.context.as_ref()?;
-    let named = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?;
-    let cluster = named.cluster.as_ref().filter(|cluster| cluster.certificate_authority_data.is_none())?;
-    cluster.certificate_authority.as_ref().map(PathBuf::from)
+/// Returns the configuration of a client from a kubeconfig, for its context `context` or its current context.
+async fn from_kubeconfig(
+    read: Result<Kubeconfig, KubeconfigError>,
+    context: Option<&str>,
+) -> Result<Config, KubeconfigError> {
+    let mut read = read?;
+    if let Some(context) = context {
+        read.current_context = Some(context.to_owned());
+    }
+    let config = Config::from_custom_kubeconfig(read.clone(), &KubeConfigOptions::default()).await?;
+    Ok(with_ca_file(config, &read))
+}
+
+/// Adds the path of the CA file of the cluster in the current context, unless the kubeconfig contains the certificates itself.
+fn with_ca_file(mut config: Config, kubeconfig: &Kubeconfig) -> Config {
+    let file = || {
+        let current = kubeconfig.current_context.as_ref()?;
+        let named = kubeconfig.contexts.iter().find(|named| named.name == *current)?;
+        let context = named.context.as_ref()?;
+        let named = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?;
+        let cluster =
+            named.cluster.as_ref().filter(|cluster| cluster.certificate_authority_data.is_none())?;
+        cluster.certificate_authority.as_ref().map(PathBuf::from)
+    };
+    config.root_cert_file = config.root_cert_file.or_else(file);
+    config
 }
 
 /// Returns the host and the port of a URL, without user and password.
 fn host(url: &http::Uri) -> String {
     let host = url.host().unwrap_or_default();
     url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
-}
-
-/// Returns the configuration of a client from a kubeconfig, and the kubeconfig itself with its current context: `context`, or else the one in
-/// the file.
-async fn from_kubeconfig(
-    read: Result<Kubeconfig, KubeconfigError>,
-    context: Option<&str>,
-) -> Result<(Config, Kubeconfig), KubeconfigError> {
-    let mut read = read?;
-    if let Some(context) = context {
-        read.current_context = Some(context.to_owned());
-    }
-    let config = Config::from_custom_kubeconfig(read.clone(), &KubeConfigOptions::default()).await?;
-    Ok((config, read))
 }
 
 /// Returns the API versions that the server offers, such as `v1` and `apps/v1`.
@@ -208,20 +180,28 @@ pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Erro
     Ok(versions.map(|version| version.group_version).chain(["v1".to_owned()]).collect())
 }
 
-/// Lists objects in pages. `page` sends the request for one page.
+/// Lists objects in pages; none if the server does not serve their kind. `page` sends the request for one page.
 pub(crate) async fn list<K: Clone>(
     parameters: ListParams,
     page: impl AsyncFn(&ListParams) -> Result<ObjectList<K>, kube::Error>,
 ) -> Result<Vec<K>, kube::Error> {
     let (mut objects, mut parameters) = (Vec::new(), parameters.limit(PAGE));
     loop {
-        let page = answer(page(&parameters)).await?;
+        let page = match answer(page(&parameters)).await {
+            Err(error) if is_missing(&error) => return Ok(objects),
+            page => page?,
+        };
         objects.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
             None => return Ok(objects),
         }
     }
+}
+
+/// Returns `true` if the API server responded that the object or the kind does not exist (404).
+pub(crate) fn is_missing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
 /// Returns the response to a request; fails if the API server does not respond in time.
@@ -286,7 +266,7 @@ mod tests {
             "clusters": [{ "name": "cluster", "cluster": { "server": "http://127.0.0.1:1" } }],
             "users": [{ "name": "user", "user": { "exec": exec } }] });
         std::fs::write(&path, content.to_string()).unwrap();
-        let client = client(Some(&path)).await.unwrap();
+        let client = client(Some(&path), None).await.unwrap();
         let error = api_versions(&client).await.unwrap_err();
         assert!(matches!(error, kube::Error::Service(_)), "{error}");
         let told = format!("{} {error:?}", staffetta_handler::causes(&error));

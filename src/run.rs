@@ -2,7 +2,6 @@
 
 use std::io;
 use std::panic::resume_unwind;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -13,17 +12,15 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
+use tower::BoxError;
 use tracing::{info, warn};
 
-use crate::cleanup::CleanupError;
 use crate::cluster::ClusterInfo;
-use crate::config::{Configuration, RelayOptions};
+use crate::config::{Configuration, KubernetesOptions, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{self, Controller, ControllerError};
-use crate::migrate::MigrateError;
 use crate::telemetry;
 use crate::traces;
-use crate::uninstall::UninstallError;
 use crate::version::{BuildInfo, VERSION};
 use crate::webhook::Webhook;
 
@@ -40,36 +37,20 @@ pub enum RunError {
     /// There is no usable connection to the Kubernetes API.
     #[error("cannot connect to the Kubernetes API")]
     Connect(#[from] ConnectError),
-    /// The resources of another cluster cannot be listed.
+    /// Another command failed after it had connected to the cluster.
     #[error(transparent)]
-    Cleanup(#[from] CleanupError),
-    /// The controller cannot be uninstalled.
-    #[error(transparent)]
-    Uninstall(#[from] UninstallError),
-    /// The migration cannot be planned or executed.
-    #[error(transparent)]
-    Migrate(Box<MigrateError>),
+    Command(BoxError),
     /// The controller failed.
     #[error(transparent)]
     Controller(#[from] ControllerError),
 }
 
-impl From<MigrateError> for RunError {
-    fn from(error: MigrateError) -> Self {
-        Self::Migrate(Box::new(error))
-    }
-}
-
 /// Runs the controller until SIGTERM or SIGINT. After the first signal, handlers have the configured drain time to finish. A second
 /// signal, or a signal before the controller has started, ends the process at once.
-pub(crate) fn run(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<(), RunError> {
+pub(crate) fn run(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
     let runtime = start(configuration)?;
     log_start(&registry, configuration);
-    block_on(runtime, serve(registry, configuration, kubeconfig))
+    block_on(runtime, serve(registry, configuration))
 }
 
 /// Logs the version, the enabled handlers, and the driver that each option chooses.
@@ -87,18 +68,13 @@ pub(crate) fn log_start(registry: &Registry, configuration: &Configuration) {
 }
 
 /// Runs `work`, a command without a controller, with a client of the cluster.
-pub(crate) fn with_client<T, E, F>(
+pub(crate) fn with_client<T, E: Into<BoxError>, F: Future<Output = Result<T, E>>>(
     configuration: &Configuration,
-    kubeconfig: Option<&Path>,
     work: impl FnOnce(Client) -> F,
-) -> Result<T, RunError>
-where
-    F: Future<Output = Result<T, E>>,
-    RunError: From<E>,
-{
+) -> Result<T, RunError> {
     block_on(start(configuration)?, async {
-        let client = connection(configuration, kubeconfig).await?.client;
-        Ok(work(client).await?)
+        let client = connection(configuration).await?.client;
+        work(client).await.map_err(|error| RunError::Command(error.into()))
     })
 }
 
@@ -146,13 +122,9 @@ fn runtime(options: &RelayOptions) -> io::Result<Runtime> {
 }
 
 /// Builds the connection to the API server, starts the controller, and returns when the controller has stopped.
-async fn serve(
-    registry: Registry,
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<(), RunError> {
+async fn serve(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
     let shutdown = shutdown_signal().map_err(RunError::Start)?;
-    let connection = connection_before(&shutdown, configuration, kubeconfig).await?;
+    let connection = connection_before(&shutdown, configuration).await?;
     Ok(controller(registry, configuration, connection, shutdown).await?.ended().await?)
 }
 
@@ -178,15 +150,10 @@ pub(crate) async fn controller(
 }
 
 /// Builds the connection to the API server on a thread for blocking work, because a kubeconfig may name a program that obtains the
-/// credentials and takes long. `kubeconfig` has precedence over the option `kubernetes.kubeconfig`.
-pub(crate) async fn connection(
-    configuration: &Configuration,
-    kubeconfig: Option<&Path>,
-) -> Result<Connection, ConnectError> {
-    let options = configuration.kubernetes.clone();
-    let kubeconfig = kubeconfig.map(Path::to_owned).or(options.kubeconfig);
-    let connect =
-        async move { connect::connection(kubeconfig.as_deref(), options.api_root.as_deref()).await };
+/// credentials and takes long.
+pub(crate) async fn connection(configuration: &Configuration) -> Result<Connection, ConnectError> {
+    let KubernetesOptions { kubeconfig, api_root, .. } = configuration.kubernetes.clone();
+    let connect = async move { connect::connection(kubeconfig.as_deref(), api_root.as_deref()).await };
     let task = spawn_blocking(move || Handle::current().block_on(connect));
     task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
@@ -195,10 +162,9 @@ pub(crate) async fn connection(
 pub(crate) async fn connection_before(
     shutdown: &CancellationToken,
     configuration: &Configuration,
-    kubeconfig: Option<&Path>,
 ) -> Result<Connection, RunError> {
     tokio::select! {
-        connection = connection(configuration, kubeconfig) => Ok(connection?),
+        connection = connection(configuration) => Ok(connection?),
         () = shutdown.cancelled() => {
             info!("received a signal before the controller started; stopping");
             std::process::exit(0);

@@ -101,7 +101,7 @@ impl Place {
         let file = folder.path().join("kubeconfig");
         std::fs::write(&file, kubeconfig).unwrap();
         Self {
-            client: staffetta::connect::client(Some(&file)).await.unwrap(),
+            client: staffetta::connect::client(Some(&file), None).await.unwrap(),
             kubeconfig: kubeconfig.to_owned(),
             namespace: namespace.to_owned(),
             folder,

@@ -151,28 +151,18 @@ fn version_finding(check: &str, major: &str, minor: &str, version: String) -> Fi
     }
 }
 
-/// Checks that the API server serves each API version that the manifests and the controller use. `ValidatingAdmissionPolicies` are looked
-/// up by themselves, because a server may serve their group without them (Kubernetes before 1.30).
+/// Checks that the API server serves each API version that the manifests and the controller use.
 async fn served(client: &Client, check: &str) -> Result<Finding, Error> {
     let groups = NAMESPACED.iter().chain(&CLUSTER_SCOPED).map(|(group, ..)| *group).chain(GROUPS);
     let needed: BTreeSet<_> =
         groups.map(|group| format!("{group}/v1").trim_start_matches('/').to_owned()).collect();
     let served = api_versions(client).await?;
-    let mut missing: Vec<_> = needed.iter().filter(|version| !served.contains(*version)).cloned().collect();
-    let admission = format!("{ADMISSION}/v1");
-    if served.contains(&admission) {
-        let resources = client.list_api_group_resources(&admission).await?.resources;
-        if resources.iter().all(|resource| resource.name != "validatingadmissionpolicies") {
-            missing.push("validatingadmissionpolicies of admissionregistration.k8s.io/v1".to_owned());
-        }
+    let missing: Vec<_> = needed.into_iter().filter(|version| !served.contains(version)).collect();
+    if missing.is_empty() {
+        return Ok(Finding::ok(check, ""));
     }
-    Ok(match missing.as_slice() {
-        [] => Finding::ok(check, ""),
-        missing => {
-            let remedy = "enable them at the API server (--runtime-config)";
-            Finding::failed(check, format!("these are missing: {}", missing.join(", ")), remedy)
-        }
-    })
+    let remedy = "enable them at the API server (--runtime-config)";
+    Ok(Finding::failed(check, format!("these are missing: {}", missing.join(", ")), remedy))
 }
 
 /// Checks that the user may create the objects of the chart. `needed` is `true` for the presets that are checked.

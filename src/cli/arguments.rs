@@ -14,6 +14,16 @@ pub(super) struct ConfigFile {
     pub(super) config: Option<PathBuf>,
 }
 
+/// The configuration of a command that connects to the cluster.
+#[derive(Debug, Args)]
+pub(super) struct ClusterArguments {
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
+    /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+}
+
 /// The admin server to which the request is sent.
 #[derive(Debug, Args)]
 pub(super) struct AdminServer {

@@ -55,14 +55,15 @@ pub(super) async fn check(
     write_report(&report, format, output)
 }
 
-/// Writes the report. Returns [`CommandError::CheckFailed`] if a check failed.
+/// Writes the report. Fails if a check failed.
 pub(super) fn write_report(
     report: &CheckReport,
     format: OutputFormat,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     format.write(report, || report.to_string(), output)?;
-    if report.count(CheckResult::Failed) == 0 { Ok(()) } else { Err(CommandError::CheckFailed) }
+    let complete = report.count(CheckResult::Failed) == 0;
+    CommandError::unless(complete, "a check failed; the report shows the remedies")
 }
 
 /// Checks that a leader renews its Lease and that it answers, and adds the findings of its own checks and of the other replicas.

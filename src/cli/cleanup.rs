@@ -1,13 +1,12 @@
 //! `staffetta cleanup`: releases what another cluster left in external systems.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ConfigFile, Output};
+use super::arguments::{ClusterArguments, Output};
 use super::table::TextTable;
 use crate::cleanup::{self, CleanedUp, Leftover};
 use crate::config::Configuration;
@@ -21,11 +20,8 @@ pub(super) struct CleanupArguments {
     /// Release the resources. Without it, their owners are only listed.
     #[arg(long)]
     apply: bool,
-    /// The kubeconfig file of an existing cluster. Overrides `kubernetes.kubeconfig`.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) file: ConfigFile,
+    pub(super) cluster: ClusterArguments,
     #[command(flatten)]
     output: Output,
 }
@@ -37,17 +33,20 @@ pub(super) fn cleanup(
     configuration: &Configuration,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let CleanupArguments { cluster_id, apply, kubeconfig, .. } = arguments;
-    let done = with_client(configuration, kubeconfig.as_deref(), |client| {
+    let CleanupArguments { cluster_id, apply, .. } = arguments;
+    let done = with_client(configuration, |client| {
         cleanup::cleanup(registry, configuration, client, cluster_id, *apply)
     })?;
     arguments.output.format.write(&done, || text(&done, *apply), output)?;
-    if is_complete(&done) { Ok(()) } else { Err(CommandError::NotReleased) }
+    CommandError::unless(
+        is_complete(&done),
+        "not everything was listed or released; the output shows the errors",
+    )
 }
 
 /// Returns `true` if all resources are listed and, with `--apply`, released.
 fn is_complete(done: &CleanedUp) -> bool {
-    done.unknown.is_empty() && done.owners.iter().all(Leftover::is_ok)
+    done.unknown.is_empty() && done.owners.iter().all(|leftover| leftover.owner.is_ok)
 }
 
 /// Returns the table of the owners, the number of VIFs that the pool kept ready, and the errors of handlers.
@@ -63,13 +62,7 @@ fn text(done: &CleanedUp, apply: bool) -> String {
 
 /// Returns the table of the owners of resources in external systems.
 pub(super) fn leftovers_table(leftovers: &[Leftover]) -> TextTable<5> {
-    let mut table = TextTable::new(["HANDLER", "KIND", "NAMESPACE", "NAME", "RESOURCES"]);
-    for leftover in leftovers {
-        let owner = leftover.owner.object_ref();
-        let namespace = owner.namespace.unwrap_or_default();
-        table.row([&leftover.handler, &owner.kind, namespace, owner.name, &leftover.outcome()]);
-    }
-    table
+    TextTable::of(["handler", "kind", "namespace", "name", "result"], &leftovers)
 }
 
 #[cfg(test)]
@@ -82,6 +75,5 @@ mod tests {
         let done = CleanedUp { unknown: vec!["no rights".to_owned()], ..CleanedUp::default() };
         assert!(!is_complete(&done));
         assert!(text(&done, true).ends_with("\nWhat else remains is not known: no rights\n"));
-        assert_eq!(CommandError::NotReleased.exit_code(), std::process::ExitCode::FAILURE);
     }
 }

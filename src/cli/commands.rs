@@ -1,8 +1,8 @@
 //! Runs the commands of the command line.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
@@ -10,22 +10,22 @@ use futures_util::FutureExt;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{AdminServer, ConfigFile, Output, WithServer};
+use super::arguments::{AdminServer, ClusterArguments, ConfigFile, Output, WithServer};
 use super::check::write_report;
 use super::cleanup::{CleanupArguments, cleanup};
-use super::config::{ConfigCommand, config, drivers, handlers};
+use super::config::{ConfigCommand, ListArguments, config, drivers, handlers};
 use super::dry_run::{DryRunArguments, dry_run};
 use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
 use super::migrate::{MigrateCommand, migrate_kuryr};
-use super::request::{AdminAddress, AdminClient, block_on};
+use super::request::{AdminClient, address, block_on};
 use super::status::{StatusArguments, status};
 use super::top::{TopArguments, top};
 use super::uninstall::{UninstallArguments, uninstall};
 use crate::check::check_systems;
 use crate::cni_daemon;
 use crate::config::{Configuration, ConfigurationError, FileSchema, choose_file};
-use crate::run::{RunError, run, with_client};
+use crate::run::{run, with_client};
 use crate::version::VERSION;
 
 /// A Kubernetes controller: passes the events of a cluster through a chain of handlers to drivers of external systems.
@@ -41,38 +41,19 @@ pub(super) enum Command {
     /// Runs the controller until SIGTERM.
     Run {
         #[command(flatten)]
-        file: ConfigFile,
-        /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
-        #[arg(long, value_name = "FILE")]
-        kubeconfig: Option<PathBuf>,
+        cluster: ClusterArguments,
         #[command(flatten)]
         dry_run: DryRunArguments,
     },
     /// Runs the daemon of the CNI plugin on a node until SIGTERM.
-    CniDaemon {
-        #[command(flatten)]
-        file: ConfigFile,
-        /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
-        #[arg(long, value_name = "FILE")]
-        kubeconfig: Option<PathBuf>,
-    },
+    CniDaemon(ClusterArguments),
     /// Checks, shows and documents the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Lists all handlers and shows which are enabled.
-    Handlers {
-        #[command(flatten)]
-        file: ConfigFile,
-        #[command(flatten)]
-        output: Output,
-    },
+    Handlers(ListArguments),
     /// Lists all drivers and shows which are chosen.
-    Drivers {
-        #[command(flatten)]
-        file: ConfigFile,
-        #[command(flatten)]
-        output: Output,
-    },
+    Drivers(ListArguments),
     /// Shows the state of a running controller and of the objects in its queues.
     Status(WithServer<StatusArguments>),
     /// Shows the way of an object through the chain of a running controller, why it does not get on, and what would help.
@@ -84,10 +65,7 @@ pub(super) enum Command {
     /// Checks the external systems with the credentials of the configuration, without a controller.
     Check {
         #[command(flatten)]
-        file: ConfigFile,
-        /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
-        #[arg(long, value_name = "FILE")]
-        kubeconfig: Option<PathBuf>,
+        cluster: ClusterArguments,
         #[command(flatten)]
         output: Output,
     },
@@ -115,26 +93,31 @@ pub(super) fn execute(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let variables: Vec<_> = variables.into_iter().collect();
-    if let Command::CniDaemon { file, kubeconfig } = command {
-        let file = choose_file(file.config);
-        let configuration = cni_daemon::load(&registry, file.as_deref(), variables)?;
-        return Ok(cni_daemon::run(registry, configuration, kubeconfig.as_deref())?);
+    if let Command::CniDaemon(ClusterArguments { file, kubeconfig }) = command {
+        let mut configuration = cni_daemon::load(&registry, choose_file(file.config).as_deref(), variables)?;
+        configuration.override_kubeconfig(kubeconfig);
+        return Ok(cni_daemon::run(registry, configuration)?);
     }
-    let schema = FileSchema::assemble(&registry).map_err(ConfigurationError::from)?;
+    let schema = FileSchema::assemble(&registry)?;
     let load = |file: &ConfigFile| {
-        Configuration::load(&schema, choose_file(file.config.clone()).as_deref(), variables)
+        Configuration::load(&schema, choose_file(file.config.clone()).as_deref(), variables.iter().cloned())
+    };
+    let load_cluster = |ClusterArguments { file, kubeconfig }: &ClusterArguments| {
+        let mut configuration = load(file)?;
+        configuration.override_kubeconfig(kubeconfig.clone());
+        Ok::<_, ConfigurationError>(configuration)
     };
     match command {
-        Command::Run { file, kubeconfig, dry_run: arguments } if arguments.enabled => {
-            dry_run(&arguments, registry, &load(&file)?, kubeconfig.as_deref(), output)?;
+        Command::Run { cluster, dry_run: arguments } if arguments.enabled => {
+            dry_run(&arguments, registry, &load_cluster(&cluster)?, output)?;
         }
-        Command::Run { file, kubeconfig, .. } => run(registry, &load(&file)?, kubeconfig.as_deref())?,
-        Command::CniDaemon { .. } => unreachable!("it has returned"),
+        Command::Run { cluster, .. } => run(registry, &load_cluster(&cluster)?)?,
+        Command::CniDaemon(_) => unreachable!("it has returned"),
         Command::Config(command) => config(&command, registry, &schema, load, output)?,
-        Command::Handlers { file, output: Output { format } } => {
+        Command::Handlers(ListArguments { file, output: Output { format } }) => {
             handlers(&registry, &load(&file)?, format, output)?;
         }
-        Command::Drivers { file, output: Output { format } } => {
+        Command::Drivers(ListArguments { file, output: Output { format } }) => {
             drivers(&registry, &load(&file)?, format, output)?;
         }
         Command::Status(WithServer { arguments, server }) => {
@@ -149,20 +132,19 @@ pub(super) fn execute(
         Command::LogLevel(WithServer { arguments, server }) => {
             block_on(log_level(arguments, &admin_client(server, load)?, output))?;
         }
-        Command::Check { file, kubeconfig, output: Output { format } } => {
-            let configuration = load(&file)?;
-            let report = with_client(&configuration, kubeconfig.as_deref(), |client| {
-                check_systems(registry, &configuration, client).map(Ok::<_, RunError>)
-            })?;
-            write_report(&report, format, output)?;
+        Command::Check { cluster, output: Output { format } } => {
+            let configuration = load_cluster(&cluster)?;
+            let check = |client| check_systems(registry, &configuration, client).map(Ok::<_, Infallible>);
+            write_report(&with_client(&configuration, check)?, format, output)?;
         }
-        Command::Cleanup(arguments) => cleanup(&arguments, registry, &load(&arguments.file)?, output)?,
+        Command::Cleanup(arguments) => {
+            cleanup(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
+        }
         Command::Uninstall(arguments) => {
-            let configuration = load(&arguments.file)?;
-            uninstall(arguments, registry, &configuration, output)?;
+            uninstall(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
         }
         Command::Migrate(MigrateCommand::Kuryr(arguments)) => {
-            migrate_kuryr(&arguments, registry, &load(&arguments.file)?, output)?;
+            migrate_kuryr(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
         }
         Command::Completion { shell } => {
             let mut script = Vec::new();
@@ -180,8 +162,8 @@ fn admin_client(
     load: impl FnOnce(&ConfigFile) -> Result<Configuration, ConfigurationError>,
 ) -> Result<AdminClient, CommandError> {
     let address = match server.admin {
-        Some(address) => address.parse()?,
-        None => AdminAddress::of_listener(load(&server.file)?.admin.listen)?,
+        Some(given) => address::parse(&given)?,
+        None => address::of_listener(load(&server.file)?.admin.listen)?,
     };
     Ok(AdminClient::Address(address))
 }

@@ -2,13 +2,12 @@
 
 use std::io::{self, Write};
 
-use clap::Subcommand;
-use serde::Serialize;
+use clap::{Args, Subcommand};
 use serde_json::json;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ConfigFile, OutputFormat};
+use super::arguments::{ConfigFile, Output, OutputFormat};
 use super::table::TextTable;
 use crate::config::{Configuration, ConfigurationError, FileSchema};
 use crate::run::check;
@@ -45,12 +44,13 @@ pub(super) fn config(
     Ok(())
 }
 
-/// A handler in the list of all handlers.
-#[derive(Serialize)]
-struct ListedHandler<'a> {
-    handler: &'a str,
-    enabled: bool,
-    about: &'a str,
+/// The arguments of a command that lists what the program knows, and what the configuration chooses of it.
+#[derive(Debug, Args)]
+pub(super) struct ListArguments {
+    #[command(flatten)]
+    pub(super) file: ConfigFile,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Writes the list of all handlers, with a mark for those that are enabled.
@@ -60,29 +60,14 @@ pub(super) fn handlers(
     format: OutputFormat,
     output: &mut impl Write,
 ) -> io::Result<()> {
-    let is_enabled =
-        |name: &str| configuration.kubernetes.enabled_handlers.iter().any(|enabled| enabled == name);
-    let handlers: Vec<_> = registry
-        .handlers()
-        .map(|(name, entry)| ListedHandler { handler: name, enabled: is_enabled(name), about: &entry.about })
-        .collect();
-    let text = || {
-        let mut table = TextTable::new(["HANDLER", "ENABLED", "ABOUT"]);
-        for ListedHandler { handler, enabled, about } in &handlers {
-            table.row([handler, yes_or_no(*enabled), about]);
-        }
-        table.to_string()
-    };
+    let enabled = &configuration.kubernetes.enabled_handlers;
+    let handlers = registry.handlers().map(|(name, entry)| {
+        let enabled = enabled.iter().any(|enabled| enabled == name);
+        json!({ "handler": name, "enabled": enabled, "about": entry.about })
+    });
+    let handlers: Vec<_> = handlers.collect();
+    let text = || TextTable::of(["handler", "enabled", "about"], &handlers).to_string();
     format.write(&json!({ "handlers": handlers }), text, output)
-}
-
-/// A driver in the list of all drivers.
-#[derive(Serialize)]
-struct ListedDriver<'a> {
-    option: String,
-    driver: &'a str,
-    chosen: bool,
-    about: &'a str,
 }
 
 /// Writes the list of all drivers, with a mark for those that are chosen.
@@ -96,23 +81,11 @@ pub(super) fn drivers(
     for interface in registry.driver_traits() {
         let option = if interface.has_option { interface.option() } else { interface.alias.clone() };
         let chosen = &configuration.value["kubernetes"][&option];
-        drivers.extend(interface.drivers.iter().map(|(name, entry)| ListedDriver {
-            option: option.clone(),
-            driver: name,
-            chosen: !interface.has_option || chosen == name.as_str(),
-            about: &entry.about,
+        drivers.extend(interface.drivers.iter().map(|(name, entry)| {
+            let chosen = !interface.has_option || chosen == name.as_str();
+            json!({ "option": option, "driver": name, "chosen": chosen, "about": entry.about })
         }));
     }
-    let text = || {
-        let mut table = TextTable::new(["OPTION", "DRIVER", "CHOSEN", "ABOUT"]);
-        for ListedDriver { option, driver, chosen, about } in &drivers {
-            table.row([option, driver, yes_or_no(*chosen), about]);
-        }
-        table.to_string()
-    };
+    let text = || TextTable::of(["option", "driver", "chosen", "about"], &drivers).to_string();
     format.write(&json!({ "drivers": drivers }), text, output)
-}
-
-fn yes_or_no(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
 }

@@ -1,7 +1,6 @@
 //! `staffetta run --dry-run`: shows the changes that the controller would make.
 
 use std::io::Write;
-use std::path::Path;
 
 use clap::Args;
 use staffetta_handler::Registry;
@@ -27,18 +26,18 @@ pub(super) struct DryRunArguments {
     timeout: TimeSpan,
 }
 
-/// Plans the changes that the controller would make, and writes the plan. Returns [`CommandError::Incomplete`] if it is incomplete.
+/// Plans the changes that the controller would make, and writes the plan. Fails if it is incomplete.
 pub(super) fn dry_run(
     arguments: &DryRunArguments,
     registry: Registry,
     configuration: &Configuration,
-    kubeconfig: Option<&Path>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let limit = arguments.timeout.into();
-    let plan = with_client(configuration, kubeconfig, |client| {
-        dry_run::dry_run(registry, configuration, client, limit)
-    })?;
+    let plan = with_client(configuration, |client| dry_run::dry_run(registry, configuration, client, limit))?;
     arguments.output.write(&plan, || plan.to_string(), output)?;
-    if plan.is_complete() { Ok(()) } else { Err(CommandError::Incomplete) }
+    CommandError::unless(
+        plan.is_complete(),
+        "the plan is incomplete, or parts of it would fail; see the plan for details",
+    )
 }

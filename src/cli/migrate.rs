@@ -1,13 +1,12 @@
 //! `staffetta migrate`: takes a cluster over from another controller.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ConfigFile, Output};
+use super::arguments::{ClusterArguments, Output};
 use super::table::TextTable;
 use crate::config::Configuration;
 use crate::migrate::{Migration, MigrationOptions, migrate};
@@ -21,17 +20,10 @@ pub(super) enum MigrateCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct MigrateArguments {
-    /// Take the cluster over. Without it, the steps are only shown.
-    #[arg(long)]
-    apply: bool,
-    /// Also delete the ports that Kuryr's pools kept ready on the nodes of this cluster, and that no pod uses.
-    #[arg(long)]
-    delete_idle_ports: bool,
-    /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) file: ConfigFile,
+    options: MigrationOptions,
+    #[command(flatten)]
+    pub(super) cluster: ClusterArguments,
     #[command(flatten)]
     output: Output,
 }
@@ -43,21 +35,16 @@ pub(super) fn migrate_kuryr(
     configuration: &Configuration,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let &MigrateArguments { apply, delete_idle_ports, ref kubeconfig, .. } = arguments;
-    let options = MigrationOptions { apply, delete_idle_ports };
-    let migration = with_client(configuration, kubeconfig.as_deref(), |client| {
-        migrate(registry, configuration, client, options)
-    })?;
+    let options = arguments.options;
+    let migration = with_client(configuration, |client| migrate(registry, configuration, client, options))?;
     arguments.output.format.write(&migration, || text(&migration), output)?;
-    if migration.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotMigrated) }
+    let complete = migration.objects.iter().all(|object| object.is_ok);
+    CommandError::unless(complete, "not everything can be taken over; the table shows the reasons")
 }
 
 /// Returns the table of the objects and their results, and a note about Kuryr's controllers that still run.
 fn text(migration: &Migration) -> String {
-    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
-    for object in &migration.objects {
-        table.row([object.kind, &object.namespace, &object.name, &object.result]);
-    }
+    let table = TextTable::of(["kind", "namespace", "name", "result"], &migration.objects);
     let running = match migration.running_kuryr.join(", ") {
         running if running.is_empty() => String::new(),
         running => format!("\nKuryr's controller runs: {running}; stop it before --apply\n"),
@@ -70,12 +57,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::migrate::MigratedObject;
+    use crate::cleanup::ObjectResult;
 
     #[test]
     fn the_document_for_programs_contains_all_that_the_text_says() {
-        let object = MigratedObject {
-            kind: "Pod",
+        let object = ObjectResult {
+            kind: "Pod".to_owned(),
             namespace: "shop".to_owned(),
             name: "web".to_owned(),
             result: "refused: it has no port".to_owned(),

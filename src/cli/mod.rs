@@ -26,14 +26,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use staffetta_handler::{Registry, causes};
 
-use crate::cni_daemon::CniDaemonError;
-use crate::config::{ConfigurationError, TimeSpan};
+use crate::config::ConfigurationError;
 use crate::run::RunError;
 use commands::CommandLine;
-use object::ObjectNameError;
 use plugin::PluginCommandLine;
-use request::{AddressError, RequestError};
-use top::ScreenError;
+use request::RequestError;
 
 /// Parses the command line and runs the command. `registry` contains the handlers, drivers and configuration sections that the program
 /// knows.
@@ -66,51 +63,32 @@ enum CommandError {
     /// A handler cannot be built with the configuration (`config check`).
     #[error(transparent)]
     InvalidSetup(RunError),
-    /// `staffetta run`, or another command that connects to the cluster, failed.
+    /// A command that connects to the cluster failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The daemon of the CNI plugin cannot start, or its server failed.
-    #[error(transparent)]
-    CniDaemon(#[from] CniDaemonError),
-    /// A dry run could not plan everything, or planned steps would fail.
-    #[error("the plan is incomplete, or parts of it would fail; see the plan for details")]
-    Incomplete,
-    /// `staffetta cleanup` could not list or release everything.
-    #[error("not everything was listed or released; the output shows the errors")]
-    NotReleased,
-    /// `staffetta uninstall` could not free all objects.
-    #[error("not every object was freed; the table shows the errors")]
-    NotFreed,
-    /// `staffetta migrate` cannot take everything over.
-    #[error("not everything can be taken over; the table shows the reasons")]
-    NotMigrated,
-    /// A check of `staffetta check` failed.
-    #[error("a check failed; the report shows the remedies")]
-    CheckFailed,
-    /// The arguments name no object.
-    #[error(transparent)]
-    ObjectName(#[from] ObjectNameError),
-    /// It is not known which object `explain` is to explain.
-    #[error("cannot find the object without its namespace (-n NAMESPACE): {0}")]
-    Unidentified(String),
-    /// The object of `status --wait` was not handled in time.
-    #[error("the object was not handled within {0} (--timeout)")]
-    NotHandled(TimeSpan),
-    /// The address of the admin server cannot be used.
-    #[error(transparent)]
-    Address(#[from] AddressError),
+    /// The command could not do everything, or a check failed. Its output shows the reasons.
+    #[error("{0}")]
+    Incomplete(String),
+    /// The command line, or the configuration with it, cannot be used. The text says how to correct it.
+    #[error("{0}")]
+    Usage(String),
     /// The request to the admin server failed.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The view of `top` cannot be shown.
-    #[error(transparent)]
-    Screen(#[from] ScreenError),
+    /// The terminal cannot be used for the view of `top`.
+    #[error("cannot use the terminal")]
+    Terminal(#[source] io::Error),
     /// Standard output cannot be written.
     #[error("cannot write the output")]
     Output(#[from] io::Error),
 }
 
 impl CommandError {
+    /// Returns [`CommandError::Incomplete`] with this message unless the command is complete.
+    fn unless(complete: bool, message: impl Into<String>) -> Result<(), Self> {
+        if complete { Ok(()) } else { Err(Self::Incomplete(message.into())) }
+    }
+
     /// Returns the text for standard error. Each mistake in the configuration is one line, in the form of compiler messages, which
     /// editors recognize.
     fn message(&self) -> String {
@@ -125,10 +103,7 @@ impl CommandError {
         match self {
             Self::Configuration(ConfigurationError::Unreadable { .. } | ConfigurationError::Mistakes(_))
             | Self::InvalidSetup(_)
-            | Self::Address(_)
-            | Self::ObjectName(_)
-            | Self::Unidentified(_)
-            | Self::Screen(ScreenError::NoTerminal)
+            | Self::Usage(_)
             | Self::Request(RequestError::Rejected(_)) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }

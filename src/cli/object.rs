@@ -1,5 +1,6 @@
 //! Names of objects on the command line, in the forms of kubectl.
 
+use super::CommandError;
 use crate::state::Query;
 
 /// The kinds without a namespace, in lower case.
@@ -16,23 +17,6 @@ const SHORT_NAMES: [(&str, &str); 7] = [
     ("svc", "service"),
 ];
 
-/// The error for arguments that do not name an object.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ObjectNameError {
-    /// The form is not `TYPE/NAME` or `TYPE NAME`.
-    #[error("`{0}` is no object; write TYPE/NAME or TYPE NAME, such as pod/web-1")]
-    Malformed(String),
-    /// The object has a type, and `--kind` is given, too.
-    #[error("`{0}` names the kind already; leave out --kind")]
-    TwoKinds(String),
-}
-
-impl ObjectNameError {
-    pub(super) fn of_words(words: &[String]) -> Self {
-        Self::Malformed(words.join(" "))
-    }
-}
-
 /// The name of an object, and its kind if that is given.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ObjectName {
@@ -43,7 +27,7 @@ pub(super) struct ObjectName {
 
 impl ObjectName {
     /// Reads `TYPE/NAME`, `TYPE NAME` or `NAME`; `None` if there are no words.
-    pub(super) fn of_words(words: &[String]) -> Result<Option<Self>, ObjectNameError> {
+    pub(super) fn of_words(words: &[String]) -> Result<Option<Self>, CommandError> {
         let (kind, name) = match words {
             [] => return Ok(None),
             [word] => match word.split_once('/') {
@@ -54,15 +38,18 @@ impl ObjectName {
         };
         let is_word = |word: &str| !word.is_empty() && !word.contains('/');
         if words.len() > 2 || !is_word(name) || !kind.is_none_or(is_word) {
-            return Err(ObjectNameError::of_words(words));
+            return Err(malformed(words));
         }
         Ok(Some(Self { kind: kind.map(kind_of), name: name.to_owned() }))
     }
 
     /// Adds the kind that the option `--kind` names; fails if the name has one already.
-    pub(super) fn of_kind(self, kind: Option<String>) -> Result<Self, ObjectNameError> {
+    pub(super) fn of_kind(self, kind: Option<String>) -> Result<Self, CommandError> {
         match (self.kind, kind) {
-            (Some(kind), Some(_)) => Err(ObjectNameError::TwoKinds(format!("{kind}/{}", self.name))),
+            (Some(kind), Some(_)) => Err(CommandError::Usage(format!(
+                "`{kind}/{}` names the kind already; leave out --kind",
+                self.name
+            ))),
             (own, given) => Ok(Self { kind: own.or(given), name: self.name }),
         }
     }
@@ -74,6 +61,12 @@ impl ObjectName {
         let default = default.filter(|_| is_namespaced).map(str::to_owned);
         Query { name: Some(self.name), kind: self.kind, namespace: namespace.or(default), ..Query::default() }
     }
+}
+
+/// Returns the error for words that name no object.
+pub(super) fn malformed(words: &[String]) -> CommandError {
+    let words = words.join(" ");
+    CommandError::Usage(format!("`{words}` is no object; write TYPE/NAME or TYPE NAME, such as pod/web-1"))
 }
 
 /// Returns `true` if the objects of `kind`, in lower case, have a namespace.

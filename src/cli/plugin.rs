@@ -60,24 +60,17 @@ pub(super) fn is_plugin(words: &[OsString]) -> bool {
 /// Runs the command and writes its result to `output`.
 pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) -> Result<(), CommandError> {
     let PluginCommandLine { command, leader } = command_line;
+    let client = || AdminClient::of_leader(leader.clone());
     block_on(async {
         match command {
             PluginCommand::Version(Output { format }) => {
                 Ok(format.write(&VERSION, || VERSION.to_string(), output)?)
             }
-            PluginCommand::Check(arguments) => check(arguments, leader, output).await,
-            PluginCommand::Status(arguments) => {
-                status(arguments, &AdminClient::of_leader(leader).await?, output).await
-            }
-            PluginCommand::Explain(arguments) => {
-                explain(arguments, &AdminClient::of_leader(leader).await?, output).await
-            }
-            PluginCommand::Top(arguments) => {
-                top(arguments, &AdminClient::of_leader(leader).await?, output).await
-            }
-            PluginCommand::LogLevel(arguments) => {
-                log_level(arguments, &AdminClient::of_leader(leader).await?, output).await
-            }
+            PluginCommand::Check(arguments) => check(arguments, leader.clone(), output).await,
+            PluginCommand::Status(arguments) => status(arguments, &client().await?, output).await,
+            PluginCommand::Explain(arguments) => explain(arguments, &client().await?, output).await,
+            PluginCommand::Top(arguments) => top(arguments, &client().await?, output).await,
+            PluginCommand::LogLevel(arguments) => log_level(arguments, &client().await?, output).await,
         }
     })
 }

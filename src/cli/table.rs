@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use serde::Serialize;
+use serde_json::Value;
+
 use super::line::{Colour, StyledLine, TerminalStyle, single_line};
 
 /// A table with a header row. A column without any text is not shown.
@@ -12,6 +15,20 @@ pub(super) struct TextTable<const COLUMNS: usize> {
 impl<const COLUMNS: usize> TextTable<COLUMNS> {
     pub(super) fn new(head: [&str; COLUMNS]) -> Self {
         Self { rows: vec![head.map(|cell| (cell.to_owned(), None))] }
+    }
+
+    /// Returns the table of `rows`, a list of objects: a column for each of `fields`, with its name in upper case as the heading.
+    pub(super) fn of(fields: [&str; COLUMNS], rows: &impl Serialize) -> Self {
+        let mut table = Self { rows: vec![fields.map(|field| (field.to_uppercase(), None))] };
+        let rows = serde_json::to_value(rows).unwrap_or_default();
+        for row in rows.as_array().into_iter().flatten() {
+            table.row(fields.map(|field| match &row[field] {
+                Value::Bool(true) => "yes",
+                Value::Bool(false) => "no",
+                value => value.as_str().unwrap_or_default(),
+            }));
+        }
+        table
     }
 
     /// Adds a row. Line breaks and control characters in the cells are replaced.

@@ -1,61 +1,46 @@
 //! `staffetta uninstall`: removes the controller's finalizers.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ConfigFile, Output};
+use super::arguments::{ClusterArguments, Output};
 use super::cleanup::leftovers_table;
 use super::table::TextTable;
-use crate::config::{Configuration, TimeSpan};
+use crate::config::Configuration;
 use crate::run::with_client;
 use crate::uninstall::{self, UninstallOptions, Uninstalled};
 
 #[derive(Debug, Args)]
 pub(super) struct UninstallArguments {
-    /// Remove the finalizers of the controller, and its virtual nodes. Without it, they are only listed.
-    #[arg(long)]
-    apply: bool,
-    /// The Deployment of the controller, which is scaled to 0 first. It is in the namespace of the Lease.
-    #[arg(long, value_name = "DEPLOYMENT", requires = "apply")]
-    stop: Option<String>,
-    /// The time limit for the controller to stop.
-    #[arg(long, value_name = "TIME", default_value = "2m", requires = "apply")]
-    timeout: TimeSpan,
-    /// The kubeconfig file. Overrides `kubernetes.kubeconfig`.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) file: ConfigFile,
+    options: UninstallOptions,
+    #[command(flatten)]
+    pub(super) cluster: ClusterArguments,
     #[command(flatten)]
     output: Output,
 }
 
 /// Lists the objects that have a finalizer of the controller, or removes the finalizers, and writes the result.
 pub(super) fn uninstall(
-    arguments: UninstallArguments,
+    arguments: &UninstallArguments,
     registry: Registry,
     configuration: &Configuration,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let UninstallArguments { apply, stop, timeout, kubeconfig, output: Output { format }, .. } = arguments;
-    let options = UninstallOptions { apply, stop, timeout: timeout.into() };
-    let done = with_client(configuration, kubeconfig.as_deref(), |client| {
-        uninstall::uninstall(registry, configuration, client, &options)
+    let done = with_client(configuration, |client| {
+        uninstall::uninstall(registry, configuration, client, &arguments.options)
     })?;
-    format.write(&done, || text(&done), output)?;
-    if done.objects.iter().all(|object| object.is_ok) { Ok(()) } else { Err(CommandError::NotFreed) }
+    arguments.output.format.write(&done, || text(&done), output)?;
+    let complete = done.objects.iter().all(|object| object.is_ok);
+    CommandError::unless(complete, "not every object was freed; the table shows the errors")
 }
 
 /// Returns the table of the objects and their results, and the list of what stays in external systems.
 fn text(done: &Uninstalled) -> String {
-    let mut table = TextTable::new(["KIND", "NAMESPACE", "NAME", "RESULT"]);
-    for object in &done.objects {
-        table.row([&object.kind, &object.namespace, &object.name, &object.result]);
-    }
+    let table = TextTable::of(["kind", "namespace", "name", "result"], &done.objects);
     let outside = match done.outside.as_slice() {
         [] if done.pooled > 0 => String::new(),
         [] => "Nothing is known that stays in external systems.\n".to_owned(),
@@ -76,27 +61,24 @@ fn text(done: &Uninstalled) -> String {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
-    use staffetta_handler::Identity;
 
     use super::*;
-    use crate::cleanup::Leftover;
-    use crate::uninstall::UninstalledObject;
+    use crate::cleanup::{Leftover, ObjectResult};
 
     #[test]
     fn the_document_for_programs_contains_all_that_the_text_says() {
         let text = |text: &str| text.to_owned();
-        let owner = Identity::of::<Pod>(Some("shop".into()), "web".into(), "u1".into());
+        let object = |result: &str| ObjectResult {
+            kind: text("Pod"),
+            namespace: text("shop"),
+            name: text("web"),
+            result: text(result),
+            is_ok: true,
+        };
         let done = Uninstalled {
-            objects: vec![UninstalledObject {
-                kind: text("Pod"),
-                namespace: text("shop"),
-                name: text("web"),
-                result: text("freed"),
-                is_ok: true,
-            }],
-            outside: vec![Leftover { handler: text("vif"), owner, released: None }],
+            objects: vec![object("freed")],
+            outside: vec![Leftover { handler: text("vif"), uid: text("u1"), owner: object("found") }],
             pooled: 2,
             unknown: vec![text("no route")],
         };

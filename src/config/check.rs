@@ -112,7 +112,7 @@ impl Checker<'_> {
         for finding in self.findings.iter().filter(|finding| finding.path.0.starts_with(&root.0)) {
             removed |= finding.path.remove_from(&mut values);
         }
-        while let Err(error) = section.fits(values[&section.name].clone()) {
+        while let Err(error) = (section.check)(values[&section.name].clone()) {
             let path = root.join(error.path());
             let message = error.inner().to_string();
             let is_incomplete = message.starts_with("missing field");

@@ -57,7 +57,7 @@ fn read_value(schema: &FileSchema, section: &str, option: &str, text: &str) -> V
     let readings =
         [Some(Value::from(text)), toml.ok(), (!trimmed.starts_with('[')).then(|| Value::Array(words()))];
     let fits = |value: &&Value| {
-        schema.section(section).is_some_and(|section| section.fits(json!({ option: value })).is_ok())
+        schema.section(section).is_some_and(|section| (section.check)(json!({ option: value })).is_ok())
     };
     let readings: Vec<_> = readings.into_iter().flatten().collect();
     let structured = readings.iter().rfind(|value| value.is_array() || value.is_object());

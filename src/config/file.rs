@@ -28,11 +28,7 @@ impl SourceFile {
     pub(super) fn read(path: &Path) -> Result<Self, ConfigurationError> {
         let unreadable = |source| ConfigurationError::Unreadable { path: path.to_owned(), source };
         let bytes = fs::read(path).map_err(unreadable)?;
-        Ok(Self::parse(path.into(), bytes)?)
-    }
-
-    /// Parses the content of the file. The error lists all syntax errors.
-    fn parse(path: Arc<Path>, bytes: Vec<u8>) -> Result<Self, Vec<Mistake>> {
+        let path: Arc<Path> = path.into();
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes());
@@ -44,7 +40,7 @@ impl SourceFile {
         };
         let (table, errors) = DeTable::parse_recoverable(&text);
         if !errors.is_empty() {
-            return Err(errors.iter().map(not_toml).collect());
+            return Err(errors.iter().map(not_toml).collect::<Vec<_>>().into());
         }
         let mut offsets = BTreeMap::new();
         index_table(&OptionPath::default(), table.get_ref(), &mut offsets);

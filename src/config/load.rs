@@ -97,6 +97,11 @@ impl Configuration {
         Ok(configuration)
     }
 
+    /// Replaces `kubernetes.kubeconfig`, if `kubeconfig` is given on the command line.
+    pub(crate) fn override_kubeconfig(&mut self, kubeconfig: Option<PathBuf>) {
+        self.kubernetes.kubeconfig = kubeconfig.or(self.kubernetes.kubeconfig.take());
+    }
+
     /// Returns the options that are valid separately but not together. One option of each such pair has a location, because the
     /// defaults are valid together.
     fn contradictions(&self) -> Vec<Mistake> {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use super::location::Location;
-use super::schema::SchemaError;
 
 /// One mistake in the configuration file or in the environment, with advice on how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,9 +46,10 @@ pub enum ConfigurationError {
     /// The file or the environment has mistakes. They are sorted by their location.
     #[error("{}", listed(.0))]
     Mistakes(Vec<Mistake>),
-    /// The registered sections do not form a valid schema. This is a bug in the program.
-    #[error(transparent)]
-    Schema(#[from] SchemaError),
+    /// The registered sections do not form a valid schema: two have the same name, or the schema of one has a rule that would not be
+    /// checked. This is a bug in the program.
+    #[error("{0}")]
+    Schema(String),
     /// The merged options do not match the structs of their sections, although each option was checked. This is a bug in the program.
     #[error("the configuration passed every check but does not fit its types; this is a defect of staffetta")]
     Inconsistent(#[source] Box<dyn std::error::Error + Send + Sync>),

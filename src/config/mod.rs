@@ -28,7 +28,7 @@ pub(crate) use format::{check_log_filter, http_url};
 pub use load::{Configuration, DEFAULT_FILE, choose_file};
 pub use location::Location;
 pub use mistake::{ConfigurationError, Mistake};
-pub use schema::{FileSchema, SchemaError};
+pub use schema::FileSchema;
 pub use sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogFormat, LogOptions,
     RelayOptions, ShutdownOptions, TraceOptions, WebhookOptions, register,

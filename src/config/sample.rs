@@ -40,7 +40,7 @@ impl FileSchema {
 impl OptionSchema {
     /// Adds the option to the sample: its description, its limits, and a line with its default.
     fn sample(&self, sample: &mut String) {
-        comment(sample, self.about());
+        comment(sample, self.schema["description"].as_str().unwrap_or_default());
         for line in rules(&self.schema) {
             comment(sample, &line);
         }

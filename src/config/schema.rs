@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use staffetta_handler::{Registry, Section, SectionError};
 
+use super::mistake::ConfigurationError;
 use super::normalize::{SECRET, normalize};
 
 /// The section that names handlers and drivers.
@@ -26,8 +27,8 @@ pub(super) struct SectionSchema {
     pub(super) about: String,
     /// The options of the section, in the order of the struct's fields.
     pub(super) options: Vec<OptionSchema>,
-    /// Deserializes the options as the struct of the section.
-    check: fn(Value) -> Result<(), SectionError>,
+    /// Checks that the options can be deserialized as the struct of the section.
+    pub(super) check: fn(Value) -> Result<(), SectionError>,
 }
 
 /// One option of a section.
@@ -41,16 +42,10 @@ pub(super) struct OptionSchema {
     pub(super) default: Value,
 }
 
-/// The registered sections do not form a valid schema: two have the same name, or the schema of one has a rule that would not be checked.
-/// This is a bug in the program, not a mistake in the configuration.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct SchemaError(String);
-
 impl FileSchema {
     /// Combines the sections in `registry`. The section `[kubernetes]` gets the names of the handlers, and an option for each driver
     /// trait. Fails if the sections do not form a valid schema.
-    pub fn assemble(registry: &Registry) -> Result<Self, SchemaError> {
+    pub fn assemble(registry: &Registry) -> Result<Self, ConfigurationError> {
         Self::of_sections(registry, |_| true)
     }
 
@@ -58,11 +53,14 @@ impl FileSchema {
     pub(crate) fn of_sections(
         registry: &Registry,
         included: impl Fn(&str) -> bool,
-    ) -> Result<Self, SchemaError> {
+    ) -> Result<Self, ConfigurationError> {
         let mut sections: Vec<SectionSchema> = Vec::new();
         for section in registry.sections().filter(|section| included(&section.name)) {
             if sections.iter().any(|known| known.name == section.name) {
-                return Err(SchemaError(format!("two sections have the name `{}`", section.name)));
+                return Err(ConfigurationError::Schema(format!(
+                    "two sections have the name `{}`",
+                    section.name
+                )));
             }
             let mut section = SectionSchema::read(section)?;
             if section.name == KUBERNETES {
@@ -93,10 +91,13 @@ impl FileSchema {
 
 impl SectionSchema {
     /// Reads and normalizes the schema of a registered section.
-    fn read(section: &Section) -> Result<Self, SchemaError> {
+    fn read(section: &Section) -> Result<Self, ConfigurationError> {
         let (mut schema, defaults) = ((section.schema)().to_value(), (section.defaults)());
         normalize(&mut schema, 0).map_err(|reason| {
-            SchemaError(format!("the schema of `{}` cannot be checked: {reason}", section.name))
+            ConfigurationError::Schema(format!(
+                "the schema of `{}` cannot be checked: {reason}",
+                section.name
+            ))
         })?;
         unwrap_lines(&mut schema);
         let about = schema["description"].as_str().unwrap_or_default().to_owned();
@@ -111,11 +112,6 @@ impl SectionSchema {
         };
         let options = properties.into_iter().map(option).collect();
         Ok(Self { name: section.name.clone(), about, options, check: section.check })
-    }
-
-    /// Checks that `options` can be deserialized as the struct of the section.
-    pub(super) fn fits(&self, options: Value) -> Result<(), SectionError> {
-        (self.check)(options)
     }
 
     /// Returns the option called `name`; `None` if there is none.
@@ -153,13 +149,6 @@ impl SectionSchema {
             schema["default"] = default.clone();
             OptionSchema { name: interface.option(), schema, default }
         }));
-    }
-}
-
-impl OptionSchema {
-    /// Returns the documentation of the option, without its limits.
-    pub(super) fn about(&self) -> &str {
-        self.schema["description"].as_str().unwrap_or_default()
     }
 }
 

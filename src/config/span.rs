@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 /// A duration in the configuration: a whole number of seconds, or a string with units such as `"500ms"`, `"30s"` or `"2m30s"`. A
 /// duration is neither negative nor longer than [`TimeSpan::MAX`], so that adding it to a time cannot overflow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "TimeSpanForm")]
 pub struct TimeSpan(Duration);
 

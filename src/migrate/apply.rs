@@ -9,7 +9,8 @@ use staffetta_handler::{BackoffPolicy, causes};
 use tracing::{info, warn};
 
 use super::plan::{MigrationStep, PlannedTakeover};
-use super::{MigrateError, MigratedObject, show};
+use super::{MigrateError, show};
+use crate::cleanup::ObjectResult;
 
 /// The delays between retries of a step in the cloud. Transient failures are retried for two minutes, because a load balancer that is
 /// being changed accepts no ownership mark. A write to the API server is repeated only after a conflict.
@@ -27,18 +28,14 @@ pub(super) async fn apply(
     client: &Client,
     cloud: &dyn AdoptionDriver,
     planned: Vec<PlannedTakeover>,
-) -> Vec<MigratedObject> {
+) -> Vec<ObjectResult> {
     let objects = planned.into_iter().map(|planned| apply_object(client, cloud, planned));
     stream::iter(objects).buffered(CONCURRENCY).collect().await
 }
 
 /// Executes the steps that are planned for one object, in order, up to the first one that fails. Each step can be repeated: the next run of
 /// the command plans the rest.
-async fn apply_object(
-    client: &Client,
-    cloud: &dyn AdoptionDriver,
-    planned: PlannedTakeover,
-) -> MigratedObject {
+async fn apply_object(client: &Client, cloud: &dyn AdoptionDriver, planned: PlannedTakeover) -> ObjectResult {
     let Ok(steps) = &planned.steps else { return show(planned) };
     let (kind, (namespace, name)) = (planned.kind, planned.key.clone());
     for step in steps {

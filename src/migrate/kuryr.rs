@@ -32,47 +32,30 @@ pub(super) struct KuryrObjects {
     pub(super) policies: KuryrResources,
 }
 
-/// A kind of Kuryr's custom resources.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum KuryrKind {
-    /// `KuryrPort`: the ports of a pod.
-    Port,
-    /// `KuryrLoadBalancer`: the load balancer of a service.
-    LoadBalancer,
-    /// `KuryrNetwork`: the network of a namespace.
-    Network,
-    /// `KuryrNetworkPolicy`: the security group of a network policy.
-    NetworkPolicy,
-}
+/// A kind of Kuryr's custom resources: its name in the field `kind`, and its plural.
+#[derive(Clone, Copy)]
+pub(super) struct KuryrKind(pub(super) &'static str, &'static str);
 
 impl KuryrKind {
-    /// Returns the kind as in the field `kind`.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Port => "KuryrPort",
-            Self::LoadBalancer => "KuryrLoadBalancer",
-            Self::Network => "KuryrNetwork",
-            Self::NetworkPolicy => "KuryrNetworkPolicy",
-        }
-    }
+    /// The ports of a pod.
+    pub(super) const PORT: Self = Self("KuryrPort", "kuryrports");
+    /// The load balancer of a service.
+    pub(super) const LOAD_BALANCER: Self = Self("KuryrLoadBalancer", "kuryrloadbalancers");
+    /// The network of a namespace.
+    pub(super) const NETWORK: Self = Self("KuryrNetwork", "kuryrnetworks");
+    /// The security group of a network policy.
+    pub(super) const NETWORK_POLICY: Self = Self("KuryrNetworkPolicy", "kuryrnetworkpolicies");
 
     /// Returns the names under which the API server serves the kind.
     pub(super) fn resource(self) -> ApiResource {
-        let plural = match self {
-            Self::NetworkPolicy => "kuryrnetworkpolicies".to_owned(),
-            kind => format!("{}s", kind.name().to_lowercase()),
-        };
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("openstack.org", "v1", self.name()), &plural)
+        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("openstack.org", "v1", self.0), self.1)
     }
 
     /// Lists the objects of this kind; none if the server does not have its definition.
     async fn read(self, client: &Client) -> Result<KuryrResources, Error> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource());
-        match list(ListParams::default(), async |page| api.list(page).await).await {
-            Ok(objects) => Ok(objects.into_iter().map(|object| (key_of(&object), object)).collect()),
-            Err(Error::Api(status)) if status.code == 404 => Ok(KuryrResources::new()),
-            Err(error) => Err(error),
-        }
+        let objects = list(ListParams::default(), async |page| api.list(page).await).await?;
+        Ok(objects.into_iter().map(|object| (key_of(&object), object)).collect())
     }
 }
 
@@ -80,10 +63,10 @@ impl KuryrObjects {
     /// Lists the custom resources of all kinds.
     pub(super) async fn read(client: &Client) -> Result<Self, Error> {
         Ok(Self {
-            ports: KuryrKind::Port.read(client).await?,
-            load_balancers: KuryrKind::LoadBalancer.read(client).await?,
-            networks: KuryrKind::Network.read(client).await?,
-            policies: KuryrKind::NetworkPolicy.read(client).await?,
+            ports: KuryrKind::PORT.read(client).await?,
+            load_balancers: KuryrKind::LOAD_BALANCER.read(client).await?,
+            networks: KuryrKind::NETWORK.read(client).await?,
+            policies: KuryrKind::NETWORK_POLICY.read(client).await?,
         })
     }
 }

@@ -20,6 +20,7 @@ use serde::Serialize;
 use staffetta_driver::{AdoptionDriver, DriverError};
 use staffetta_handler::{Registry, SetupError};
 
+use crate::cleanup::ObjectResult;
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
 use crate::connect::answer;
@@ -27,11 +28,13 @@ use plan::{Obstacle, PlannedTakeover};
 use read::ClusterState;
 
 /// The options of a migration.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct MigrationOptions {
-    /// Execute the plan. Otherwise it is only shown.
+    /// Take the cluster over. Without it, the steps are only shown.
+    #[arg(long)]
     pub apply: bool,
-    /// Delete the ports that Kuryr's pools kept ready.
+    /// Also delete the ports that Kuryr's pools kept ready on the nodes of this cluster, and that no pod uses.
+    #[arg(long)]
     pub delete_idle_ports: bool,
 }
 
@@ -40,25 +43,9 @@ pub struct MigrationOptions {
 #[serde(rename_all = "camelCase")]
 pub struct Migration {
     /// One entry for each object that is not taken over yet.
-    pub objects: Vec<MigratedObject>,
+    pub objects: Vec<ObjectResult>,
     /// The Deployments and pods of Kuryr's controller that must be stopped first.
     pub running_kuryr: Vec<String>,
-}
-
-/// An object of the cluster, or a port that no object uses, in the result of a migration.
-#[derive(Debug, Serialize)]
-pub struct MigratedObject {
-    /// The kind of the object, or `Port`.
-    pub kind: &'static str,
-    /// The namespace of the object; empty without one.
-    pub namespace: String,
-    /// The name of the object, or the id of the port.
-    pub name: String,
-    /// The planned steps, the outcome, or the reason of a refusal, as text.
-    pub result: String,
-    /// `false` if the object cannot be taken over, or a step failed.
-    #[serde(rename = "ok")]
-    pub is_ok: bool,
 }
 
 /// The reason why a migration, or one of its steps, failed.
@@ -93,7 +80,7 @@ impl MigrateError {
 /// # Errors
 ///
 /// The cluster or the cloud cannot be read, a driver cannot be created, or Kuryr's controller runs although the plan is to be executed.
-/// The error of an object is in its [`MigratedObject`].
+/// The error of an object is in its [`ObjectResult`].
 pub async fn migrate(
     registry: Registry,
     configuration: &Configuration,
@@ -127,7 +114,7 @@ async fn read(
 }
 
 /// Converts a planned object to the result that describes its plan.
-fn show(planned: PlannedTakeover) -> MigratedObject {
+fn show(planned: PlannedTakeover) -> ObjectResult {
     let result = match &planned.steps {
         Ok(steps) => steps.iter().map(plan::MigrationStep::describe).collect::<Vec<_>>().join(", "),
         Err(obstacle) => obstacle.to_string(),
@@ -138,8 +125,8 @@ fn show(planned: PlannedTakeover) -> MigratedObject {
 impl PlannedTakeover {
     /// Returns the entry of this object in the result of the migration, with the text `result`. If the object is refused, `is_ok` is
     /// ignored and the entry is not ok.
-    fn finish(self, result: String, is_ok: bool) -> MigratedObject {
+    fn finish(self, result: String, is_ok: bool) -> ObjectResult {
         let is_ok = is_ok && !matches!(self.steps, Err(Obstacle::Refused(_)));
-        MigratedObject { kind: self.kind, namespace: self.key.0, name: self.key.1, result, is_ok }
+        ObjectResult { kind: self.kind.to_owned(), namespace: self.key.0, name: self.key.1, result, is_ok }
     }
 }

@@ -18,9 +18,9 @@ use staffetta_handler::{DryRunPlan, Registry, causes};
 use staffetta_virtual_node::app_hosting::{self, CiscoDevice};
 use tokio::time::timeout;
 
-use crate::cleanup::{CleanedUp, Leftover, clean_handlers};
+use crate::cleanup::{CleanedUp, Leftover, ObjectResult, clean_handlers};
 use crate::cluster::ClusterInfo;
-use crate::config::Configuration;
+use crate::config::{Configuration, TimeSpan};
 use crate::connect::answer;
 use crate::controller::{FINALIZER_PREFIX, create_handlers};
 use objects::{delete_nodes, remove_finalizers};
@@ -30,43 +30,30 @@ use stop::stop;
 const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The options of `staffetta uninstall`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct UninstallOptions {
-    /// Remove the finalizers and the virtual nodes. Otherwise they are only listed.
+    /// Remove the finalizers of the controller, and its virtual nodes. Without it, they are only listed.
+    #[arg(long)]
     pub apply: bool,
-    /// The Deployment to scale to zero first, in the namespace of the Lease.
+    /// The Deployment of the controller, which is scaled to 0 first. It is in the namespace of the Lease.
+    #[arg(long, value_name = "DEPLOYMENT", requires = "apply")]
     pub stop: Option<String>,
     /// The time limit for the controller to stop.
-    pub timeout: Duration,
+    #[arg(long, value_name = "TIME", default_value = "2m", requires = "apply")]
+    pub timeout: TimeSpan,
 }
 
 /// The result of `staffetta uninstall`.
 #[derive(Debug, Serialize)]
 pub struct Uninstalled {
     /// The objects with a finalizer of ours, and the virtual nodes.
-    pub objects: Vec<UninstalledObject>,
+    pub objects: Vec<ObjectResult>,
     /// The owners of resources that stay in external systems.
     pub outside: Vec<Leftover>,
     /// The number of VIFs that the pool keeps ready. They stay in the external system, too.
     pub pooled: usize,
     /// The handlers whose external resources could not be listed, with the reason.
     pub unknown: Vec<String>,
-}
-
-/// An object in the result of `staffetta uninstall`.
-#[derive(Debug, Serialize)]
-pub struct UninstalledObject {
-    /// The kind of the object.
-    pub kind: String,
-    /// The namespace of the object; empty without one.
-    pub namespace: String,
-    /// The name of the object.
-    pub name: String,
-    /// The change that was made or would be made, or the error, as text.
-    pub result: String,
-    /// `false` if the change failed.
-    #[serde(rename = "ok")]
-    pub is_ok: bool,
 }
 
 /// The reason why `staffetta uninstall` failed. A finalizer that cannot be removed is no such failure, but an entry of the result.
@@ -77,35 +64,14 @@ pub enum UninstallError {
         "a controller runs ({0}), and would add the finalizers again: scale its Deployment to 0 first, or pass --stop DEPLOYMENT"
     )]
     Running(String),
-    /// A replica still holds a Lease, although the Deployment was scaled to zero or does not exist.
-    #[error(
-        "a controller still runs ({holder}) after {} s: check that it belongs to the Deployment `{name}`, or raise --timeout",
-        timeout.as_secs()
-    )]
-    StillRunning {
-        /// The holder of the Lease.
-        holder: String,
-        /// The name of the Deployment.
-        name: String,
-        /// The time limit.
-        timeout: Duration,
-    },
+    /// The Deployment was scaled to zero, but the controller does not stop in time. The text names what shows that it runs, and the remedy.
+    #[error("{0}")]
+    StillRunning(String),
     /// The leader election is disabled, and no Deployment is given.
     #[error(
         "without a leader election (`leader_election.enabled`), no Lease shows if a controller runs: pass --stop DEPLOYMENT"
     )]
     Unelected,
-    /// The Deployment was scaled to zero, but its pods do not end.
-    #[error(
-        "the Deployment `{name}` still has pods after {} s; delete those on lost nodes with --force",
-        timeout.as_secs()
-    )]
-    Pods {
-        /// The name of the Deployment.
-        name: String,
-        /// The time limit.
-        timeout: Duration,
-    },
     /// The Deployment cannot be scaled, or objects cannot be read.
     #[error("cannot {action}")]
     Api {
@@ -175,11 +141,6 @@ async fn list_outside(
         Ok(handlers) => clean_handlers(handlers, configuration, &setup, false, result).await,
         Err(error) => result.unknown.push(causes(&error)),
     }
-}
-
-/// Returns `true` if the API server responded that the object or the kind does not exist (404).
-fn is_missing(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Returns the error of a request to the API server. `action` is an action and its object, such as `read the Lease`.

@@ -10,8 +10,9 @@ use serde_json::json;
 use staffetta_handler::{HANDLER_LABEL, causes};
 use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
 
-use super::{UninstallError, UninstalledObject, api_error, is_missing, is_ours};
-use crate::connect::{self, answer};
+use super::{UninstallError, api_error, is_ours};
+use crate::cleanup::ObjectResult;
+use crate::connect::{self, answer, is_missing};
 
 /// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
 const PASSES: usize = 5;
@@ -21,12 +22,12 @@ pub(super) async fn remove_finalizers(
     client: &Client,
     resource: &ApiResource,
     apply: bool,
-) -> Result<Vec<UninstalledObject>, UninstallError> {
+) -> Result<Vec<ObjectResult>, UninstallError> {
     let mut done = Vec::new();
     for pass in 1..=PASSES {
         let mut again = false;
         // Each object that failed before is tried again.
-        done.retain(|object: &UninstalledObject| object.is_ok);
+        done.retain(|object: &ObjectResult| object.is_ok);
         for object in list(client, resource, ListParams::default()).await? {
             let (ours, kept): (Vec<_>, Vec<_>) =
                 object.finalizers().iter().map(String::as_str).partition(|finalizer| is_ours(finalizer));
@@ -63,7 +64,7 @@ pub(super) async fn delete_nodes(
     client: &Client,
     cluster_id: &str,
     apply: bool,
-) -> Result<Vec<UninstalledObject>, UninstallError> {
+) -> Result<Vec<ObjectResult>, UninstallError> {
     let resource = ApiResource::erase::<Node>(&());
     let handlers = format!("{HANDLER_LABEL} in ({},{})", app_hosting::HANDLER, vnode::HANDLER);
     let selector = format!("{handlers},{CLUSTER_LABEL}={cluster_id}");
@@ -93,10 +94,8 @@ async fn list(
     parameters: ListParams,
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, UninstallError> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-    match connect::list(parameters, async |page| api.list_metadata(page).await).await {
-        Err(error) if is_missing(&error) => Ok(Vec::new()),
-        listed => listed.map_err(|error| api_error(format!("read {}", resource.plural), error)),
-    }
+    let listed = connect::list(parameters, async |page| api.list_metadata(page).await).await;
+    listed.map_err(|error| api_error(format!("read {}", resource.plural), error))
 }
 
 /// Returns the row of the table for one object: `what` was removed (with `apply`), would be removed (without), or could not be removed.
@@ -106,14 +105,14 @@ fn outcome(
     result: Result<(), kube::Error>,
     what: &str,
     apply: bool,
-) -> UninstalledObject {
+) -> ObjectResult {
     let (is_ok, result) = match result {
         Ok(()) if apply => (true, format!("{what} is removed")),
         Ok(()) => (true, format!("{what} would be removed")),
         Err(error) => (false, causes(&error)),
     };
     let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-    UninstalledObject { kind: kind.to_owned(), namespace, name, result, is_ok }
+    ObjectResult { kind: kind.to_owned(), namespace, name, result, is_ok }
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ use staffetta_virtual_node::CLUSTER_LABEL;
 use tokio::time::{Instant, sleep};
 use tracing::info;
 
-use super::{UninstallError, UninstallOptions, api_error, is_missing};
+use super::{UninstallError, UninstallOptions, api_error};
 use crate::config::Configuration;
-use crate::connect::answer;
+use crate::connect::{answer, is_missing};
 
 /// The interval at which the Leases are read while the controller stops.
 const POLL: Duration = Duration::from_secs(1);
@@ -48,15 +48,19 @@ pub(super) async fn stop(
     let of_nodes = Api::<Lease>::namespaced(client.clone(), NODE_LEASES);
     let marked = ListParams::default().labels(&format!("{HANDLER_LABEL},{CLUSTER_LABEL}={cluster_id}"));
     let (mut seen, mut was_free) = (SeenLeases::default(), false);
+    let limit = options.timeout;
     loop {
-        let late = began.elapsed() > options.timeout;
+        let late = began.elapsed() > Duration::from(limit);
         // Without an election, no Lease shows if a replica still runs.
         let deployment = options.stop.as_ref().filter(|_| !election.enabled);
         if let Some(name) = deployment
             && has_pods(client, namespace, name).await?
         {
             if late {
-                return Err(UninstallError::Pods { name: name.clone(), timeout: options.timeout });
+                let text = format!(
+                    "the Deployment `{name}` still has pods after {limit}; delete those on lost nodes with --force"
+                );
+                return Err(UninstallError::StillRunning(text));
             }
             sleep(POLL).await;
             continue;
@@ -77,8 +81,10 @@ pub(super) async fn stop(
                 return Err(UninstallError::Running(holder));
             }
             (Some((holder, _)), Some(name)) if late => {
-                let (name, timeout) = (name.clone(), options.timeout);
-                return Err(UninstallError::StillRunning { holder, name, timeout });
+                let text = format!(
+                    "a controller still runs ({holder}) after {limit}: check that it belongs to the Deployment `{name}`, or raise --timeout"
+                );
+                return Err(UninstallError::StillRunning(text));
             }
             (Some(_), _) => was_free = false,
         }
@@ -146,7 +152,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::config::{self, FileSchema};
+    use crate::config::{self, FileSchema, TimeSpan};
 
     fn lease(holder: &str, renewed: &str) -> Lease {
         let spec = json!({ "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 40 });
@@ -186,11 +192,11 @@ mod tests {
     async fn a_replica_that_does_not_stop_is_named_with_the_deployment_that_was_scaled() {
         let (configuration, client) = installation(true, Instant::now());
         for name in ["web", "wbe"] {
-            let timeout = Duration::from_secs(5);
+            let timeout = TimeSpan::from_secs(5);
             let options = UninstallOptions { apply: true, stop: Some(name.to_owned()), timeout };
             let error = stop(&configuration, &client, "c", &options).await.unwrap_err().to_string();
             let expected = format!(
-                "a controller still runs (replica-2) after 5 s: check that it belongs to the Deployment `{name}`"
+                "a controller still runs (replica-2) after 5s: check that it belongs to the Deployment `{name}`"
             );
             assert!(error.starts_with(&expected), "{error}");
         }
@@ -204,7 +210,7 @@ mod tests {
             let options = UninstallOptions {
                 apply: true,
                 stop: deployment.map(str::to_owned),
-                timeout: Duration::from_secs(timeout),
+                timeout: TimeSpan::from_secs(timeout),
             };
             stop(&configuration, &client, "c", &options).await
         };
@@ -212,7 +218,7 @@ mod tests {
         let error = stopped(Some("web"), 5).await.unwrap_err().to_string();
         assert_eq!(
             error,
-            "the Deployment `web` still has pods after 5 s; delete those on lost nodes with --force"
+            "the Deployment `web` still has pods after 5s; delete those on lost nodes with --force"
         );
         stopped(Some("web"), 60).await.unwrap();
         assert_eq!(began.elapsed().as_secs(), 30);

@@ -95,7 +95,7 @@ async fn read_with(option: &str, expected: &Rights) -> Rights {
     let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
     let kubeconfig = home.path().join("administrator");
     fs::write(&kubeconfig, server.kubeconfig()).unwrap();
-    define_networks(&staffetta::connect::client(Some(&kubeconfig)).await.unwrap()).await;
+    define_networks(&staffetta::connect::client(Some(&kubeconfig), None).await.unwrap()).await;
     server.clear_requests();
     let option_name = option.split(" = ").next().unwrap();
     let simulated = SIMULATED.lines().filter(|line| option.is_empty() || !line.starts_with(option_name));

@@ -132,7 +132,7 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
         "ok",
         "the kind CiscoDevice can be installed: it exists, with the fields of this version",
     );
-    let client = staffetta::connect::client(Some(&first.kubeconfig)).await.unwrap();
+    let client = staffetta::connect::client(Some(&first.kubeconfig), None).await.unwrap();
     let definitions = Api::<CustomResourceDefinition>::all(client);
     let definition = json!(definitions.get("ciscodevices.cisco.vk").await.unwrap());
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];

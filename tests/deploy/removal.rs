@@ -85,7 +85,7 @@ async fn finalizers_and_virtual_nodes_of_ours_are_removed_and_those_of_others_st
     let kubeconfig = home.path().join("kubeconfig");
     fs::write(&kubeconfig, server.kubeconfig()).unwrap();
     let kubectl = Kubectl::find(&kubeconfig, "default");
-    let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
+    let client = staffetta::connect::client(Some(&kubeconfig), None).await.unwrap();
     kubectl.apply(&fs::read_to_string(folder().join("chart/files/ciscodevices.yaml")).unwrap()).await;
     let devices = devices(&client).await;
     kubectl.apply(LEFT).await;
@@ -138,7 +138,7 @@ async fn a_replica_that_still_holds_the_lease_of_a_virtual_node_is_waited_for() 
     let (server, home) = (ApiServer::start(Options::default()).await.unwrap(), tempfile::tempdir().unwrap());
     let kubeconfig = home.path().join("kubeconfig");
     fs::write(&kubeconfig, server.kubeconfig()).unwrap();
-    let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
+    let client = staffetta::connect::client(Some(&kubeconfig), None).await.unwrap();
     let leases = Api::<Lease>::namespaced(client, "kube-node-lease");
     for (name, cluster) in [("vnode.base-1", "east"), ("vnode.base-2", "west")] {
         let labels = json!({ "staffetta.dev/handler": "vnode", "staffetta.dev/cluster": cluster });

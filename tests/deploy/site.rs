@@ -55,7 +55,7 @@ impl Site {
         fs::write(folder.path().join("objects.yaml"), objects).unwrap();
         let objects = folder.path().join("objects.yaml");
         Kubectl::find(&kubeconfig, "").run(&["apply", "-f", objects.to_str().unwrap()]).await;
-        let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
+        let client = staffetta::connect::client(Some(&kubeconfig), None).await.unwrap();
         Self { kubectl, client, kubeconfig, namespace, folder }
     }
 
@@ -127,7 +127,7 @@ impl Site {
     pub(crate) async fn client_of(&self, token: &str) -> Client {
         let path = self.folder.path().join("other-kubeconfig");
         fs::write(&path, self.kubeconfig_of(json!({ "token": token })).await).unwrap();
-        staffetta::connect::client(Some(&path)).await.unwrap()
+        staffetta::connect::client(Some(&path), None).await.unwrap()
     }
 
     /// Starts the program with the configuration and the service account of the site, whose token is in its file.

@@ -66,7 +66,7 @@ impl World {
         static WORLDS: AtomicU32 = AtomicU32::new(0);
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
         let namespace = format!("events-{}-{number}", std::process::id());
-        let client = staffetta::connect::client(Some(kubeconfig)).await.unwrap();
+        let client = staffetta::connect::client(Some(kubeconfig), None).await.unwrap();
         let memory =
             MemoryOptions { activation_delay_ms: 50, load_balancer_delay_ms: 0, ..MemoryOptions::default() };
         let network = Arc::new(MemoryNetwork::new(memory.clone()));

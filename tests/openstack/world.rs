@@ -166,7 +166,7 @@ impl World {
     pub(crate) async fn try_controller(&self, options: &str) -> Controller {
         let registry = staffetta::assembly::registry();
         let configuration = self.configuration(&registry, options);
-        let client = staffetta::connect::client(Some(&self.kubeconfig())).await.unwrap();
+        let client = staffetta::connect::client(Some(&self.kubeconfig()), None).await.unwrap();
         Controller::start(registry, &configuration, client).await.unwrap()
     }
 
@@ -368,7 +368,7 @@ impl World {
 
 impl Server {
     async fn client(&self, folder: &Path) -> Client {
-        staffetta::connect::client(Some(&self.kubeconfig(folder))).await.unwrap()
+        staffetta::connect::client(Some(&self.kubeconfig(folder)), None).await.unwrap()
     }
 
     fn kubeconfig(&self, folder: &Path) -> PathBuf {

@@ -89,7 +89,7 @@ pub(crate) async fn run(world: &World, options: MigrationOptions) -> Result<Migr
 
 /// The results as lines.
 pub(crate) fn lines(migration: &Migration) -> Vec<String> {
-    let line = |object: &staffetta::migrate::MigratedObject| {
+    let line = |object: &staffetta::cleanup::ObjectResult| {
         format!("{} {}: {}", object.kind, object.name, object.result)
     };
     migration.objects.iter().map(line).collect()

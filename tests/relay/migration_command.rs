@@ -75,6 +75,6 @@ async fn the_command_shows_then_migrates_and_fails_as_long_as_something_is_refus
 async fn the_command_shows_then_migrates_and_fails_as_long_as_something_is_refused_on_a_real_server() {
     let (server, folder) = (RealServer::start(&[]).await, tempfile::tempdir().unwrap());
     std::fs::copy(server.kubeconfig(), folder.path().join("kubeconfig")).unwrap();
-    let client = staffetta::connect::client(Some(server.kubeconfig())).await.unwrap();
+    let client = staffetta::connect::client(Some(server.kubeconfig()), None).await.unwrap();
     migrate(&client, folder.path()).await;
 }

@@ -45,7 +45,7 @@ pub(crate) struct Sight {
 impl Stack {
     /// Starts both and waits until the controller is ready. The nodes are named after the namespace.
     pub(crate) async fn start(kubeconfig: &Path, namespace: &str, parts: Parts) -> Self {
-        let client = staffetta::connect::client(Some(kubeconfig)).await.unwrap();
+        let client = staffetta::connect::client(Some(kubeconfig), None).await.unwrap();
         let memory = MemoryOptions {
             activation_delay_ms: 50,
             load_balancer_delay_ms: 20,

@@ -160,7 +160,7 @@ fn configuration(
     let text = CONFIGURATION.replace("\"DEVICES\"", &format!("{:?}", devices.display().to_string()));
     let text = text.replace("BASES", &bases.to_string());
     std::fs::write(&path, text).map_err(|source| StackError::Write { path: path.clone(), source })?;
-    let schema = FileSchema::assemble(registry).map_err(ConfigurationError::from)?;
+    let schema = FileSchema::assemble(registry)?;
     Ok(Configuration::load(&schema, Some(&path), [])?)
 }
 

@@ -5,12 +5,11 @@ mod remedy;
 use std::io::Write;
 
 use clap::Args;
-use serde::Serialize;
 
 use super::CommandError;
 use super::arguments::Output;
 use super::line::{Colour, StyledLine, TerminalStyle};
-use super::object::{ObjectName, ObjectNameError, is_namespaced};
+use super::object::{ObjectName, is_namespaced, malformed};
 use super::request::AdminClient;
 use crate::health::Condition;
 use crate::state::{
@@ -39,16 +38,16 @@ pub(super) async fn explain(
 ) -> Result<(), CommandError> {
     let ExplainArguments { object, namespace, output: Output { format } } = arguments;
     let name = ObjectName::of_words(&object)?.filter(|name| name.kind.is_some());
-    let name = name.ok_or_else(|| ObjectNameError::of_words(&object))?;
+    let name = name.ok_or_else(|| malformed(&object))?;
     let query =
         Query { limit: Some(MAX_LIMIT), explain: true, ..name.query(namespace, client.default_namespace()) };
     let document = client.state(&query).await?;
     if let Some(reason) = unidentified(&document, &query) {
-        return Err(CommandError::Unidentified(reason.to_owned()));
+        let text = format!("cannot find the object without its namespace (-n NAMESPACE): {reason}");
+        return Err(CommandError::Usage(text));
     }
-    let explanation = Explanation::new(&document, &query);
-    let text = || TerminalStyle::of_stdout().untruncated().show(explanation.lines());
-    Ok(format.write(&explanation, text, output)?)
+    let text = || TerminalStyle::of_stdout().untruncated().show(explanation(&document, &query));
+    Ok(format.write(&document, text, output)?)
 }
 
 /// Returns the reason why it is not known which object is meant: `query` has no namespace, and the object could not be read, for example
@@ -58,204 +57,105 @@ fn unidentified<'s>(document: &'s StateSnapshot, query: &Query) -> Option<&'s st
     document.unread.as_deref().filter(|_| is_open)
 }
 
-/// The state of one object at each step of the chain, from the watch to the handlers.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Explanation<'s> {
-    kind: &'s str,
-    namespace: Option<&'s str>,
-    name: &'s str,
-    /// The identity of the replica that answered.
-    controller: &'s str,
-    /// The role of that replica in the leader election.
-    role: &'s str,
-    /// The conditions of readiness that are not met.
-    unmet: &'s [Condition],
-    /// The watch of the kind: its state in words; `None` if no handler needs the kind.
-    watch: Option<String>,
-    /// The kinds that are watched, if this kind is not.
-    watched_kinds: Vec<&'s str>,
-    /// `true` if the object is in the store of the watch.
-    known: bool,
-    /// The error of the request that reads the object. With an error, it is not known which handlers want the object.
-    unread: Option<&'s str>,
-    /// The error of the decoder, if the object cannot be decoded.
-    undecodable: Option<&'s str>,
-    /// The handlers of the kind, in the order in which they are enabled.
-    handlers: Vec<HandlerStep<'s>>,
+/// Explains the object that `query` names: returns its state at each step of the chain, from the watch to the handlers. The kind is compared
+/// case-insensitively; without a watch of it, the explanation lists the kinds that are watched.
+fn explanation(document: &StateSnapshot, query: &Query) -> Vec<StyledLine> {
+    let kind = query.kind.as_deref().unwrap_or_default();
+    let is_kind = |other: &str| other.eq_ignore_ascii_case(kind);
+    let watch = document.watches.iter().find(|watch| is_kind(&watch.kind));
+    let name = full_name(query.namespace.as_deref(), query.name.as_deref().unwrap_or_default());
+    let title = format!("{} {name}", watch.map_or(kind, |watch| &watch.kind));
+    let controller = format!("{} ({})", document.identity, document.leadership.role);
+    let mut lines = vec![StyledLine::plain(&title), row("controller", &controller, None)];
+    lines.extend(document.waits.iter().map(|Condition { name, reason }| {
+        let text = format!("{name}: {}", reason.as_deref().unwrap_or_default());
+        row("  unmet", &text, Some(Colour::Yellow))
+    }));
+    let Some(watch) = watch else {
+        let kinds: Vec<_> = document.watches.iter().map(|watch| watch.kind.as_str()).collect();
+        let text = format!("no enabled handler needs this kind; watched kinds: {}", kinds.join(", "));
+        lines.push(row("watch", &text, Some(Colour::Yellow)));
+        return lines;
+    };
+    let listed = if watch.listed { "all objects are listed" } else { "not all objects are listed yet" };
+    let heard = watch.silent_seconds.map(|seconds| format!(", last heard {} ago", duration(seconds)));
+    let error = watch.error.as_ref().map(|error| format!(", fails: {error}"));
+    let state = format!("{listed}{}{}", heard.unwrap_or_default(), error.unwrap_or_default());
+    lines.push(row("watch", &state, None));
+    if let Some(object) = document.undecodable.first() {
+        let text = format!("cannot be decoded, so no handler receives it: {}", object.error);
+        lines.push(row("object", &text, Some(Colour::Red)));
+        lines.push(row("  remedy", &remedy("ObjectUndecodable").unwrap_or_default().1, None));
+        return lines;
+    }
+    lines.push(if let Some(error) = &document.unread {
+        row("object", &format!("is watched, but cannot be read: {error}"), Some(Colour::Red))
+    } else if document.known == Some(true) {
+        row("object", "is watched", None)
+    } else {
+        let text = "is not watched: it does not exist, or the selector of the watch leaves it out";
+        row("object", text, Some(Colour::Yellow))
+    });
+    let handlers = document.handlers.iter().filter(|handler| handler.kinds.iter().any(|kind| is_kind(kind)));
+    lines.extend(handlers.flat_map(|handler| handler_lines(handler, document)));
+    lines
 }
 
-/// The state of the object in one handler.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HandlerStep<'s> {
-    handler: &'s str,
-    /// The conditions that must be met before the handler receives events.
-    waits: &'s [String],
-    /// The decision of the handler: it wants the object, or the reason why not. `None` if the object does not exist or could not be read.
-    interest: Option<&'s InterestSummary>,
-    /// The events that the handler has not handled yet, usually none or one.
-    unfinished: Vec<Unfinished<'s>>,
-    /// The last requests of the handler's background work for the object, if that work fails.
-    background: Vec<&'s RequestSummary>,
+/// Returns the lines about one handler: its unmet conditions, failing work in the background, the unfinished events of the object, usually none
+/// or one, and the reason why the handler does not want the object.
+fn handler_lines(handler: &HandlerSummary, document: &StateSnapshot) -> Vec<StyledLine> {
+    let HandlerSummary { name, waits, interest, .. } = handler;
+    let wait = |wait| row(name, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
+    let mut lines: Vec<_> = waits.iter().map(wait).collect();
+    let events: Vec<_> = document.objects.iter().filter(|object| object.handler == *name).collect();
+    let background = document.background.iter().filter(|work| work.handler == *name);
+    let requests: Vec<_> = background.flat_map(|work| &work.requests).collect();
+    if !requests.is_empty() {
+        let text = "its work in the background fails; see the Events of the object";
+        lines.push(row(name, text, Some(Colour::Yellow)));
+        lines.extend(requests.into_iter().map(request_line));
+    } else if events.is_empty()
+        && waits.is_empty()
+        && interest.as_ref().is_some_and(|interest| interest.taken)
+    {
+        lines.push(row(name, "has handled the object", Some(Colour::Green)));
+    }
+    lines.extend(events.into_iter().flat_map(event_lines));
+    if let Some(InterestSummary { taken, reason: Some(reason) }) = interest {
+        let (name, text) = if *taken { ("  but", "") } else { (name.as_str(), "does not take the object: ") };
+        lines.push(row(name, &format!("{text}{reason}"), Some(Colour::Yellow)));
+    }
+    lines
 }
 
-/// An event of the object that a handler has not handled successfully yet.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Unfinished<'s> {
-    #[serde(flatten)]
-    event: &'s ObjectSummary,
-    /// The meaning of the reason of the last error.
-    meaning: Option<String>,
-    /// The remedy for the reason, from docs/events.md.
-    remedy: Option<String>,
-}
-
-impl<'s> Explanation<'s> {
-    /// Collects from the state of the controller what concerns the object that `query` names. The kind is compared case-insensitively;
-    /// without a watch of it, the explanation lists the kinds that are watched.
-    fn new(document: &'s StateSnapshot, query: &'s Query) -> Self {
-        let kind = query.kind.as_deref().unwrap_or_default();
-        let watch = document.watches.iter().find(|watch| watch.kind.eq_ignore_ascii_case(kind));
-        let watched_kinds = match watch {
-            Some(_) => Vec::new(),
-            None => document.watches.iter().map(|watch| watch.kind.as_str()).collect(),
-        };
-        let handlers = document
-            .handlers
-            .iter()
-            .filter(|handler| handler.kinds.iter().any(|handled| handled.eq_ignore_ascii_case(kind)));
-        Self {
-            kind: watch.map_or(kind, |watch| watch.kind.as_str()),
-            namespace: query.namespace.as_deref(),
-            name: query.name.as_deref().unwrap_or_default(),
-            controller: &document.identity,
-            role: &document.leadership.role,
-            unmet: &document.waits,
-            watch: watch.map(|watch| {
-                let listed =
-                    if watch.listed { "all objects are listed" } else { "not all objects are listed yet" };
-                let heard =
-                    watch.silent_seconds.map(|seconds| format!(", last heard {} ago", duration(seconds)));
-                let error = watch.error.as_ref().map(|error| format!(", fails: {error}"));
-                format!("{listed}{}{}", heard.unwrap_or_default(), error.unwrap_or_default())
-            }),
-            watched_kinds,
-            known: document.known == Some(true),
-            unread: document.unread.as_deref(),
-            undecodable: document.undecodable.first().map(|object| object.error.as_str()),
-            handlers: handlers.map(|handler| HandlerStep::new(handler, document)).collect(),
-        }
+/// Returns the lines about one event that a handler has not handled successfully yet: its phase, the failed attempts with the last error, its
+/// reason and the remedy, and the last requests.
+pub(super) fn event_lines(event: &ObjectSummary) -> Vec<StyledLine> {
+    let next = event.next_seconds.map(|next| format!(", next attempt in {}", duration(next)));
+    let since = duration(event.since_seconds);
+    let state = format!("{} ({}) for {since}{}", event.phase, event.change, next.unwrap_or_default());
+    let mut lines = vec![row(&event.handler, &state, Some(Colour::of(event)))];
+    lines.extend(event.replica.iter().map(|replica| row("  replica", replica, None)));
+    if let Some(error) = &event.last_error {
+        let (meaning, remedy) = remedy(&error.reason).unzip();
+        let attempts = format!("{} failed, the first {} ago", error.attempts, duration(error.since_seconds));
+        let meaning = meaning.map(|meaning| format!(": {meaning}")).unwrap_or_default();
+        lines.push(row("  attempts", &attempts, None));
+        lines.push(row("  error", &error.error, None));
+        lines.push(row("  reason", &format!("{}{meaning}", error.reason), None));
+        lines.extend(remedy.map(|remedy| row("  remedy", &remedy, None)));
     }
-
-    /// Returns the explanation as lines for people.
-    fn lines(&self) -> Vec<StyledLine> {
-        let title = format!("{} {}", self.kind, full_name(self.namespace, self.name));
-        let controller = format!("{} ({})", self.controller, self.role);
-        let mut lines = vec![StyledLine::plain(&title), row("controller", &controller, None)];
-        lines.extend(self.unmet.iter().map(|Condition { name, reason }| {
-            let text = format!("{name}: {}", reason.as_deref().unwrap_or_default());
-            row("  unmet", &text, Some(Colour::Yellow))
-        }));
-        let Some(watch) = &self.watch else {
-            let kinds = self.watched_kinds.join(", ");
-            let text = format!("no enabled handler needs this kind; watched kinds: {kinds}");
-            lines.push(row("watch", &text, Some(Colour::Yellow)));
-            return lines;
-        };
-        lines.push(row("watch", watch, None));
-        if let Some(error) = self.undecodable {
-            let text = format!("cannot be decoded, so no handler receives it: {error}");
-            lines.push(row("object", &text, Some(Colour::Red)));
-            lines.push(row("  remedy", &remedy("ObjectUndecodable").unwrap_or_default().1, None));
-            return lines;
-        }
-        lines.push(if let Some(error) = self.unread {
-            row("object", &format!("is watched, but cannot be read: {error}"), Some(Colour::Red))
-        } else if self.known {
-            row("object", "is watched", None)
-        } else {
-            let text = "is not watched: it does not exist, or the selector of the watch leaves it out";
-            row("object", text, Some(Colour::Yellow))
-        });
-        lines.extend(self.handlers.iter().flat_map(HandlerStep::lines));
-        lines
-    }
-}
-
-impl<'s> HandlerStep<'s> {
-    fn new(handler: &'s HandlerSummary, document: &'s StateSnapshot) -> Self {
-        let unfinished = document.objects.iter().filter(|object| object.handler == handler.name);
-        let background = document.background.iter().filter(|work| work.handler == handler.name);
-        Self {
-            handler: &handler.name,
-            waits: &handler.waits,
-            interest: handler.interest.as_ref(),
-            unfinished: unfinished.map(Unfinished::new).collect(),
-            background: background.flat_map(|work| &work.requests).collect(),
-        }
-    }
-
-    /// Returns the lines about one handler: its unmet conditions, failing work in the background, and the unfinished events of the object.
-    fn lines(&self) -> Vec<StyledLine> {
-        let Self { handler, waits, interest, unfinished, background } = self;
-        let wait = |wait| row(handler, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
-        let mut lines: Vec<_> = waits.iter().map(wait).collect();
-        if !background.is_empty() {
-            let text = "its work in the background fails; see the Events of the object";
-            lines.push(row(handler, text, Some(Colour::Yellow)));
-            lines.extend(background.iter().map(|request| row("  request", &described(request), None)));
-        } else if unfinished.is_empty() && waits.is_empty() && interest.is_some_and(|interest| interest.taken)
-        {
-            lines.push(row(handler, "has handled the object", Some(Colour::Green)));
-        }
-        lines.extend(unfinished.iter().flat_map(|unfinished| unfinished.lines(handler)));
-        if let Some(InterestSummary { taken, reason: Some(reason) }) = interest {
-            let (name, text) = if *taken { ("  but", "") } else { (*handler, "does not take the object: ") };
-            lines.push(row(name, &format!("{text}{reason}"), Some(Colour::Yellow)));
-        }
-        lines
-    }
-}
-
-impl<'s> Unfinished<'s> {
-    fn new(event: &'s ObjectSummary) -> Self {
-        let known = event.last_error.as_ref().and_then(|error| remedy(&error.reason));
-        let (meaning, remedy) = known.unzip();
-        Self { event, meaning, remedy }
-    }
-
-    /// Returns the lines about one unfinished event: its phase, the failed attempts with the last error and its remedy, and the last
-    /// requests.
-    fn lines(&self, handler: &str) -> Vec<StyledLine> {
-        let Self { event, meaning, remedy } = self;
-        let next = event.next_seconds.map(|next| format!(", next attempt in {}", duration(next)));
-        let since = duration(event.since_seconds);
-        let state = format!("{} ({}) for {since}{}", event.phase, event.change, next.unwrap_or_default());
-        let mut lines = vec![row(handler, &state, Some(Colour::of(event)))];
-        lines.extend(event.replica.iter().map(|replica| row("  replica", replica, None)));
-        if let Some(error) = &event.last_error {
-            let (attempts, since) = (error.attempts, duration(error.since_seconds));
-            let attempts = format!("{attempts} failed, the first {since} ago");
-            let meaning = meaning.as_ref().map(|meaning| format!(": {meaning}")).unwrap_or_default();
-            lines.push(row("  attempts", &attempts, None));
-            lines.push(row("  error", &error.error, None));
-            lines.push(row("  reason", &format!("{}{meaning}", error.reason), None));
-        }
-        lines.extend(remedy.iter().map(|remedy| row("  remedy", remedy, None)));
-        lines.extend(event.requests.iter().map(|request| row("  request", &described(request), None)));
-        lines
-    }
+    lines.extend(event.requests.iter().map(request_line));
+    lines
 }
 
 /// Returns a line with a name and a text.
-fn row(name: &str, text: &str, colour: Option<Colour>) -> StyledLine {
+pub(super) fn row(name: &str, text: &str, colour: Option<Colour>) -> StyledLine {
     StyledLine::plain(&format!("{name:12} ")).then(text, colour)
 }
 
 /// Describes a request in one line: `POST /v2.0/ports: 409 after 120 ms, 5s ago (req-7)`.
-fn described(request: &RequestSummary) -> String {
+fn request_line(request: &RequestSummary) -> StyledLine {
     let RequestSummary { method, path, status, answered, request_id, sent_seconds, duration_seconds, .. } =
         request;
     let outcome = match status {
@@ -265,7 +165,8 @@ fn described(request: &RequestSummary) -> String {
     };
     let id = request_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
     let milliseconds = (duration_seconds * 1000.0).round();
-    format!("{method} {path}: {outcome} after {milliseconds} ms, {} ago{id}", duration(*sent_seconds))
+    let ago = duration(*sent_seconds);
+    row("  request", &format!("{method} {path}: {outcome} after {milliseconds} ms, {ago} ago{id}"), None)
 }
 
 #[cfg(test)]
@@ -289,7 +190,7 @@ mod tests {
             name: Some("web".to_owned()),
             ..Query::default()
         };
-        TerminalStyle::default().show(Explanation::new(&document, &query).lines())
+        TerminalStyle::default().show(explanation(&document, &query))
     }
 
     #[test]

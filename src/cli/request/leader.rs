@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Portforwarder};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::timeout;
-use tower::BoxError;
 
 use super::exchange;
 use super::leader_error::{FIND_TIMEOUT, LeaderError, PODS, Renewal};
@@ -21,7 +20,7 @@ use crate::connect;
 use crate::run::install_tls_provider;
 
 /// The options that find the leader of the controller and its admin server.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(in crate::cli) struct LeaderArguments {
     /// The kubeconfig file. If not set: $KUBECONFIG, else ~/.kube/config.
     #[arg(long, value_name = "FILE", global = true)]
@@ -38,14 +37,6 @@ pub(in crate::cli) struct LeaderArguments {
     /// The port of the admin server (`admin.listen`) in the pod.
     #[arg(long, value_name = "PORT", default_value_t = 8082, value_parser = value_parser!(u16).range(1..), global = true)]
     admin_port: u16,
-}
-
-/// The reason why a request through a port-forward failed.
-enum ForwardError {
-    /// The node cannot connect to the port in the pod.
-    Port(String),
-    /// The connection or the time limit ended before the whole response was received.
-    NoResponse(BoxError),
 }
 
 /// A client of the admin server of the leading replica. Each request looks up the leader in the Lease and opens a port-forward to its pod.
@@ -70,7 +61,7 @@ impl Leader {
     pub(in crate::cli) async fn new(arguments: LeaderArguments) -> Result<Self, LeaderError> {
         install_tls_provider();
         let LeaderArguments { kubeconfig, context, controller_namespace, lease_name, admin_port } = arguments;
-        let client = connect::client_of_context(kubeconfig.as_deref(), context.as_deref()).await?;
+        let client = connect::client(kubeconfig.as_deref(), context.as_deref()).await?;
         Ok(Self { client, namespace: controller_namespace, lease: lease_name, port: admin_port })
     }
 
@@ -80,13 +71,7 @@ impl Leader {
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), LeaderError> {
         let (pod, renewal, forward) = in_time(self.connect()).await?;
-        let namespace = self.namespace.clone();
-        self.through(forward, request).await.map_err(|error| match error {
-            ForwardError::Port(message) => {
-                LeaderError::Port { namespace, pod, port: self.port, message, renewal }
-            }
-            ForwardError::NoResponse(source) => LeaderError::NoResponse { namespace, pod, renewal, source },
-        })
+        self.through(forward, pod, format!("its Lease was {renewal}"), request).await
     }
 
     /// Sends one request to the replica in the pod `pod`, and returns the status code and the body of the response.
@@ -96,13 +81,7 @@ impl Leader {
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), LeaderError> {
         let forward = in_time(self.forward(pod)).await?;
-        self.through(forward, request).await.map_err(|error| {
-            let source = match error {
-                ForwardError::Port(message) => message.into(),
-                ForwardError::NoResponse(source) => source,
-            };
-            LeaderError::Replica { namespace: self.namespace.clone(), pod: pod.to_owned(), source }
-        })
+        self.through(forward, pod.to_owned(), "it may hold Leases of virtual nodes".to_owned(), request).await
     }
 
     /// Returns the names of the running pods of all replicas except the leader, whose identity is `leader`.
@@ -112,18 +91,26 @@ impl Leader {
         Ok(running.iter().filter(|pod| !is_at(pod, leader)).map(ResourceExt::name_any).collect())
     }
 
-    /// Sends one request through `forward`, closes it, and returns the status code and the body of the response.
+    /// Sends one request through `forward` to the pod `pod`, closes `forward`, and returns the status code and the body of the response.
+    /// `note` about the pod ends the message of an error.
     async fn through(
         &self,
         mut forward: Portforwarder,
+        pod: String,
+        note: String,
         request: Request<Full<Bytes>>,
-    ) -> Result<(StatusCode, Bytes), ForwardError> {
-        let stream = forward.take_stream(self.port).expect("the port is forwarded");
-        let failed = forward.take_error(self.port).expect("the port is forwarded");
+    ) -> Result<(StatusCode, Bytes), LeaderError> {
+        let (namespace, port) = (self.namespace.clone(), self.port);
+        let stream = forward.take_stream(port).expect("the port is forwarded");
+        let failed = forward.take_error(port).expect("the port is forwarded");
         let result = tokio::select! {
             biased;
-            Some(message) = failed => Err(ForwardError::Port(message.trim().to_owned())),
-            response = exchange(stream, request) => response.map_err(ForwardError::NoResponse),
+            Some(message) = failed => {
+                let message = message.trim().to_owned();
+                Err(LeaderError::Port { namespace, pod, port, message, note })
+            }
+            response = exchange(stream, request) =>
+                response.map_err(|source| LeaderError::NoResponse { namespace, pod, note, source }),
         };
         forward.abort();
         result
@@ -134,7 +121,7 @@ impl Leader {
     async fn connect(&self) -> Result<(String, Renewal, Portforwarder), LeaderError> {
         let Holder { host, renewal } = self.holder().await?;
         match self.forward(&host).await {
-            Err(LeaderError::Api { source, .. }) if code(&source) == Some(404) => {
+            Err(LeaderError::Api { source, .. }) if connect::is_missing(&source) => {
                 let running = self.running_pods().await?;
                 let Some(pod) = running.iter().find(|pod| is_at(pod, &host)).map(ResourceExt::name_any)
                 else {
@@ -180,11 +167,12 @@ impl Leader {
 
     /// Converts an error of the API server. `action` says which request failed, such as `list pods`.
     fn error(&self, action: &'static str, error: kube::Error) -> LeaderError {
-        let (namespace, code) = (self.namespace.clone(), code(&error));
-        let source = Box::new(error);
-        match code {
-            Some(401 | 403) => LeaderError::Forbidden { action, namespace, source },
-            _ => LeaderError::Api { action, namespace, source },
+        let is_forbidden = matches!(&error, kube::Error::Api(status) if matches!(status.code, 401 | 403));
+        let (namespace, source) = (self.namespace.clone(), Box::new(error));
+        if is_forbidden {
+            LeaderError::Forbidden { action, namespace, source }
+        } else {
+            LeaderError::Api { action, namespace, source }
         }
     }
 }
@@ -192,14 +180,6 @@ impl Leader {
 /// Runs `work` with the time limit for finding a replica and opening a port-forward.
 async fn in_time<T>(work: impl Future<Output = Result<T, LeaderError>>) -> Result<T, LeaderError> {
     timeout(FIND_TIMEOUT, work).await.unwrap_or(Err(LeaderError::Timeout))
-}
-
-/// Returns the status code of an error response.
-fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
 }
 
 /// Returns `true` if `host` is the name of the pod or, as for a pod on the network of its node, that of its node.

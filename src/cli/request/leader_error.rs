@@ -54,15 +54,12 @@ pub(in crate::cli) enum LeaderError {
     /// The node cannot connect to the port in the pod.
     #[error(
         "the pod {namespace}/{pod} does not listen at port {port} of its loopback address ({message}); pass --admin-port if \
-         `admin.listen` has another port; its Lease was {renewal}"
+         `admin.listen` has another port; {note}"
     )]
-    Port { namespace: String, pod: String, port: u16, message: String, renewal: Renewal },
+    Port { namespace: String, pod: String, port: u16, message: String, note: String },
     /// The connection or the time limit ended before the whole response was received.
-    #[error("the leader's pod {namespace}/{pod} does not respond; its Lease was {renewal}")]
-    NoResponse { namespace: String, pod: String, renewal: Renewal, source: BoxError },
-    /// A replica other than the leader does not respond.
-    #[error("the pod {namespace}/{pod}, which may hold Leases of virtual nodes, does not respond")]
-    Replica { namespace: String, pod: String, source: BoxError },
+    #[error("the pod {namespace}/{pod} does not respond; {note}")]
+    NoResponse { namespace: String, pod: String, note: String, source: BoxError },
 }
 
 impl LeaderError {

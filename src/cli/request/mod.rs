@@ -1,6 +1,6 @@
 //! Requests to the admin server of a controller.
 
-mod address;
+pub(super) mod address;
 mod leader;
 mod leader_error;
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::header::{CONNECTION, HOST};
+use http::uri::Authority;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -26,7 +27,6 @@ use tower::BoxError;
 use crate::check::CheckReport;
 use crate::state::{Query, StateSnapshot};
 
-pub(super) use address::{AddressError, AdminAddress};
 pub(super) use leader::{Leader, LeaderArguments};
 use leader_error::LeaderError;
 
@@ -53,11 +53,11 @@ pub(in crate::cli) enum RequestError {
     Client(#[source] io::Error),
     /// No server listens at the address.
     #[error(
-        "no controller is reachable at {address}; pass --admin, or use `kubectl staffetta`, which finds the leader"
+        "no controller is reachable at http://{address}; pass --admin, or use `kubectl staffetta`, which finds the leader"
     )]
     Unreachable {
         /// The address.
-        address: AdminAddress,
+        address: Authority,
         /// The cause.
         source: io::Error,
     },
@@ -115,7 +115,7 @@ impl RequestError {
 /// A client of one admin server.
 pub(super) enum AdminClient {
     /// The server at an address.
-    Address(AdminAddress),
+    Address(Authority),
     /// The server of the replica that leads.
     Leader(Leader),
 }
@@ -137,7 +137,8 @@ impl AdminClient {
     /// Returns the state of the controller. `query` selects the objects. If a handler runs in every replica, and this is not a client of a
     /// fixed address, the state of the leader is merged with that of the other replicas.
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
-        let path = format!("/debug/state?{}", url_query(query));
+        let query = serde_urlencoded::to_string(query).expect("it has only text, numbers and booleans");
+        let path = format!("/debug/state?{query}");
         let mut state: StateSnapshot = self.ask(Method::GET, &path).await?;
         if state.handlers.iter().any(|handler| handler.in_every_replica) {
             let others = self.ask_others(&state.identity, Method::GET, &path).await;
@@ -194,9 +195,7 @@ impl AdminClient {
     /// Sends one request to the server, and returns the body of a successful response.
     async fn send(&self, method: Method, path: &str, body: String) -> Result<Bytes, RequestError> {
         let (code, body) = match self {
-            Self::Address(address) => {
-                send_to(address, request(method, path, address.0.as_str(), body)).await?
-            }
+            Self::Address(address) => send_to(address, request(method, path, address.as_str(), body)).await?,
             Self::Leader(leader) => leader.send(request(method, path, "localhost", body)).await?,
         };
         success(code, body, &self.to_string())
@@ -249,7 +248,7 @@ fn success(code: StatusCode, body: Bytes, server: &str) -> Result<Bytes, Request
 impl fmt::Display for AdminClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Address(address) => address.fmt(f),
+            Self::Address(address) => write!(f, "http://{address}"),
             Self::Leader(_) => f.write_str("the leader"),
         }
     }
@@ -257,14 +256,14 @@ impl fmt::Display for AdminClient {
 
 /// Sends one request to the server at `address`.
 async fn send_to(
-    address: &AdminAddress,
+    address: &Authority,
     request: Request<Full<Bytes>>,
 ) -> Result<(StatusCode, Bytes), RequestError> {
-    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address.host_and_port())).await;
+    let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address.as_str())).await;
     let stream = stream.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let unreachable = |source| RequestError::Unreachable { address: address.clone(), source };
     let response = exchange(stream.map_err(unreachable)?, request).await;
-    response.map_err(|source| RequestError::NoResponse { server: address.to_string(), source })
+    response.map_err(|source| RequestError::NoResponse { server: format!("http://{address}"), source })
 }
 
 /// Runs `request` to completion, on a new runtime with one thread.
@@ -295,19 +294,6 @@ async fn exchange(
 /// Returns the body as text, without white space at its end.
 fn text(body: &Bytes) -> String {
     String::from_utf8_lossy(body).trim_end().to_owned()
-}
-
-/// Returns `query` as the query of a URL.
-fn url_query(query: &Query) -> String {
-    let fields = serde_json::to_value(query).unwrap_or_default();
-    let mut pairs = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in fields.as_object().into_iter().flatten() {
-        match value.as_str() {
-            Some(text) => pairs.append_pair(name, text),
-            None => pairs.append_pair(name, &value.to_string()),
-        };
-    }
-    pairs.finish()
 }
 
 #[cfg(test)]
@@ -357,6 +343,7 @@ mod tests {
             limit: Some(3),
             ..Query::default()
         };
-        assert_eq!(url_query(&query), "limit=3&name=a%26b%3Dc+d&phase=failed");
+        let text = serde_urlencoded::to_string(query).unwrap();
+        assert_eq!(text, "name=a%26b%3Dc+d&phase=failed&limit=3");
     }
 }

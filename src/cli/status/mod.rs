@@ -90,7 +90,8 @@ pub(super) async fn status(
         terminal.show(overview(&document, &columns, &query, hidden))
     };
     format.write(&document, text, output)?;
-    if wait && !document.is_handled() { Err(CommandError::NotHandled(timeout)) } else { Ok(()) }
+    let message = format!("the object was not handled within {timeout} (--timeout)");
+    CommandError::unless(!wait || document.is_handled(), message)
 }
 
 /// Requests the state until the objects that `query` selects are handled or `limit` has passed. Until then, transient errors are ignored,

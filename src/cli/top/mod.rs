@@ -3,7 +3,7 @@
 mod screen;
 mod view;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use futures_util::stream;
@@ -37,17 +37,6 @@ fn interval(text: &str) -> Result<TimeSpan, String> {
     if Duration::from(span) < MIN_INTERVAL { Err("less than 100ms".to_owned()) } else { Ok(span) }
 }
 
-/// The reason why the view cannot be shown.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ScreenError {
-    /// Standard output or standard input is no terminal.
-    #[error("standard input and output are not both a terminal; `--once` prints one frame as text")]
-    NoTerminal,
-    /// The terminal cannot be used.
-    #[error("cannot use the terminal")]
-    Terminal(#[source] io::Error),
-}
-
 /// Shows the state that `client` returns, until the user quits.
 pub(super) async fn top(
     arguments: TopArguments,
@@ -71,7 +60,7 @@ pub(super) async fn top(
         sleep(interval.into()).await;
         Some((client.state(&query).await, ()))
     });
-    Ok(Screen::open()?.run(&mut view, answers).await?)
+    Screen::open()?.run(&mut view, answers).await
 }
 
 /// The state of the controller at one moment, or the error of the request for it.

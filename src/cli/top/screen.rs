@@ -4,17 +4,17 @@ use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::time::Duration;
 
+use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use futures_util::{Stream, StreamExt};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use ratatui::{DefaultTerminal, Frame};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::Answer;
 use super::view::View;
-use super::{Answer, ScreenError};
+use crate::cli::CommandError;
 use crate::cli::line::{Colour, StyledLine};
 
 /// The interval at which the view is drawn even without a new state, because it shows the age of the state.
@@ -25,17 +25,20 @@ pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
     /// Returns an error if there is no terminal.
-    pub(super) fn check() -> Result<(), ScreenError> {
-        let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
-        if is_terminal { Ok(()) } else { Err(ScreenError::NoTerminal) }
+    pub(super) fn check() -> Result<(), CommandError> {
+        if io::stdout().is_terminal() && io::stdin().is_terminal() {
+            return Ok(());
+        }
+        let text = "standard input and output are not both a terminal; `--once` prints one frame as text";
+        Err(CommandError::Usage(text.to_owned()))
     }
 
     /// Switches the terminal to its alternate screen and to raw mode.
-    pub(super) fn open() -> Result<Self, ScreenError> {
+    pub(super) fn open() -> Result<Self, CommandError> {
         ratatui::try_init().map(Self).map_err(|error| {
             // A part of it may have been done.
             let _ = ratatui::try_restore();
-            ScreenError::Terminal(error)
+            CommandError::Terminal(error)
         })
     }
 
@@ -44,22 +47,22 @@ impl Screen {
         &mut self,
         view: &mut View,
         answers: impl Stream<Item = Answer>,
-    ) -> Result<(), ScreenError> {
+    ) -> Result<(), CommandError> {
         let mut answers = pin!(answers);
-        let mut keys = keys();
-        let ended = |kind| signal(kind).map_err(ScreenError::Terminal);
+        let mut keys = EventStream::new();
+        let ended = |kind| signal(kind).map_err(CommandError::Terminal);
         let (mut terminate, mut hangup) = (ended(SignalKind::terminate())?, ended(SignalKind::hangup())?);
         let mut redraw = interval(REDRAW);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.0.draw(|frame| draw(frame, view)).map_err(ScreenError::Terminal)?;
+            self.0.draw(|frame| draw(frame, view)).map_err(CommandError::Terminal)?;
             tokio::select! {
                 Some(answer) = answers.next() => view.answered(answer),
-                // Without keys, nobody can quit.
-                event = keys.recv() => match event {
-                    Some(Event::Key(key)) if !press(view, key) => return Ok(()),
-                    Some(_) => {}
-                    None => return Ok(()),
+                event = keys.next() => match event {
+                    Some(Ok(Event::Key(key))) if !press(view, key) => return Ok(()),
+                    Some(Ok(_)) => {}
+                    // The terminal is gone. Without keys, nobody can quit.
+                    Some(Err(_)) | None => return Ok(()),
                 },
                 _ = redraw.tick() => {}
                 _ = terminate.recv() => return Ok(()),
@@ -121,20 +124,6 @@ fn press(view: &mut View, key: KeyEvent) -> bool {
         _ => {}
     }
     true
-}
-
-/// Reads keys and changes of the size in a thread. The channel closes when the terminal is gone.
-fn keys() -> mpsc::Receiver<Event> {
-    let (sender, keys) = mpsc::channel(16);
-    // The thread ends with the process, because reading cannot be interrupted.
-    std::thread::spawn(move || {
-        while let Ok(event) = event::read() {
-            if sender.blocking_send(event).is_err() {
-                break;
-            }
-        }
-    });
-    keys
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl World {
 }
 
 async fn an_event_is_created_updated_and_created_again(kubeconfig: &Path) {
-    let client = crate::connect::client(Some(kubeconfig)).await.unwrap();
+    let client = crate::connect::client(Some(kubeconfig), None).await.unwrap();
     let limits = Limits { min_write_interval: Duration::ZERO, ..LIMITS };
     let rate = TokenBucket::full(50, Duration::from_millis(100), Instant::now());
     let mut world = World { client: client.clone(), aggregator: Aggregator::new(limits, rate, random()) };

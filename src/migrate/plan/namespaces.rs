@@ -41,7 +41,7 @@ fn plan_namespace(
             .ok_or_else(|| refused(format!("the subnet of network {network} is not in its KuryrNetwork")))?;
         adopt(state, namespace, &network.into(), &subnet.into(), &mut steps)?;
     }
-    steps.release(KuryrKind::Network, &state.kuryr.networks, key);
+    steps.release(KuryrKind::NETWORK, &state.kuryr.networks, key);
     Ok(steps)
 }
 

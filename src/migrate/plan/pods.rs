@@ -42,7 +42,7 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let has_pod = |key: &ObjectKey, port: &DynamicObject| pods.get(key).is_some_and(|pod| is_of(port, pod));
     for (key, port) in state.kuryr.ports.iter().filter(|(key, port)| !has_pod(key, port)) {
         let steps = plan_orphan(state, key, port, &claims).map(|steps| steps.0);
-        planned.push(PlannedTakeover { kind: KuryrKind::Port.name(), key: key.clone(), steps });
+        planned.push(PlannedTakeover { kind: KuryrKind::PORT.0, key: key.clone(), steps });
     }
     planned
 }
@@ -103,7 +103,7 @@ fn plan_pod(
         }
         // Kuryr has given it no VIF yet, so it gets one of ours.
         steps.write(MetadataWrite::of(pod, &theirs));
-        steps.release(KuryrKind::Port, &state.kuryr.ports, &key_of(pod));
+        steps.release(KuryrKind::PORT, &state.kuryr.ports, &key_of(pod));
         return Ok(steps);
     };
     let is_published = is_ours && annotation_names_own_ports(state, pod, &owner);
@@ -121,7 +121,7 @@ fn plan_pod(
     let write = if is_published { write } else { write.annotate(KURYR_VIF, &recorded.text) };
     steps.write(write.add_finalizer(FINALIZER));
     if port.is_some() {
-        steps.release(KuryrKind::Port, &state.kuryr.ports, &key_of(pod));
+        steps.release(KuryrKind::PORT, &state.kuryr.ports, &key_of(pod));
     }
     Ok(steps)
 }
@@ -160,6 +160,6 @@ fn plan_orphan(
             }
         }
     }
-    steps.release(KuryrKind::Port, &state.kuryr.ports, key);
+    steps.release(KuryrKind::PORT, &state.kuryr.ports, key);
     Ok(steps)
 }

@@ -53,6 +53,6 @@ fn plan_policy(
     if let Some(policy) = policy {
         steps.write(MetadataWrite::of(policy, &finalizers_of(policy)));
     }
-    steps.release(KuryrKind::NetworkPolicy, &state.kuryr.policies, key);
+    steps.release(KuryrKind::NETWORK_POLICY, &state.kuryr.policies, key);
     Ok(steps)
 }

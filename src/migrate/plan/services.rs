@@ -31,7 +31,7 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let orphans = state.kuryr.load_balancers.iter().filter(|(key, _)| !existing.contains(*key));
     planned.extend(orphans.filter(|(_, orphan)| !finalizers_of(*orphan).is_empty()).map(|(key, _)| {
         PlannedTakeover {
-            kind: KuryrKind::LoadBalancer.name(),
+            kind: KuryrKind::LOAD_BALANCER.0,
             key: key.clone(),
             steps: Err(refused("its service does not exist; delete its load balancer, then its finalizer")),
         }
@@ -53,7 +53,7 @@ fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obs
     let is_marked = |found: &ExistingLoadBalancer| matches!(&found.mark, ExistingMark::Owned(marked) if marked.uid == owner.uid);
     if is_ours && theirs.is_empty() && state.load_balancers.iter().any(is_marked) {
         // Our controller may have replaced the load balancer that Kuryr recorded.
-        steps.release(KuryrKind::LoadBalancer, &state.kuryr.load_balancers, &key);
+        steps.release(KuryrKind::LOAD_BALANCER, &state.kuryr.load_balancers, &key);
         return Ok(steps);
     }
     if !state.has_handlers(&["lb", "lbaasspec"]) {
@@ -79,7 +79,7 @@ fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obs
     let Some(found) = find(state, service, load_balancer.as_ref(), spec)? else {
         // Kuryr has created none, so the service gets one of ours if it needs one.
         steps.write(MetadataWrite::of(service, &theirs));
-        steps.release(KuryrKind::LoadBalancer, &state.kuryr.load_balancers, &key);
+        steps.release(KuryrKind::LOAD_BALANCER, &state.kuryr.load_balancers, &key);
         return Ok(steps);
     };
     let Some(spec) = spec else {
@@ -102,7 +102,7 @@ fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obs
         write = text.iter().fold(write, |write, text| write.annotate(STATE_ANNOTATION, text));
     }
     steps.write(write.add_finalizer(FINALIZER));
-    steps.release(KuryrKind::LoadBalancer, &state.kuryr.load_balancers, &key);
+    steps.release(KuryrKind::LOAD_BALANCER, &state.kuryr.load_balancers, &key);
     Ok(steps)
 }
 

@@ -25,19 +25,9 @@ pub(super) struct VifOwner<'a> {
 }
 
 impl VifOwner<'_> {
-    /// Returns the name of the pod's node; empty if the pod is not scheduled.
-    fn node(&self) -> &str {
-        self.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
-    }
-
     /// Returns the IP address of the pod's node, from the status of the pod.
     fn host_ip(&self) -> Option<IpAddr> {
         self.pod.status.as_ref()?.host_ip.as_deref()?.parse().ok()
-    }
-
-    /// Returns `true` if the status of the pod contains the IP address of the pod.
-    fn has_ip(&self) -> bool {
-        self.pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some())
     }
 
     /// Adds the adoption of the port of a VIF, unless the pod owns it. `is_default` is `true` for the VIF whose address is that of the pod.
@@ -70,6 +60,7 @@ impl VifOwner<'_> {
     /// Fails unless the port belongs to the pod according to Neutron: compares its MAC address, IP addresses, pod and node.
     fn check(&self, port: &ExistingPort, vif: &Vif, is_default: bool) -> Result<(), Obstacle> {
         let differs = |what: &str| refused(format!("port {} {what}", port.id));
+        let has_ip = self.pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
         let ips: BTreeSet<IpAddr> = vif.ips().collect();
         if port.mac_address != vif.address.to_string() {
             return Err(differs(&format!(
@@ -87,7 +78,7 @@ impl VifOwner<'_> {
             Some(_) => {}
             // A port of a pool names no pod. The kubelet has reported the address of a running one.
             None if is_default && vif.has_address_of(self.pod) => {}
-            None if self.is_from_kuryr_port && !(is_default && self.has_ip()) => {}
+            None if self.is_from_kuryr_port && !(is_default && has_ip) => {}
             None => {
                 return Err(differs("names no pod, and its address is not that in the status of the pod"));
             }
@@ -113,7 +104,8 @@ impl VifOwner<'_> {
                 ExistingAttachment::Host(host),
                 VifClass::OpenVSwitch { .. } | VifClass::Bridge { .. } | VifClass::VHostUser { .. },
             ) => {
-                let node = self.node();
+                let node = self.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+                let node = node.unwrap_or_default();
                 (host == node)
                     .then_some(())
                     .ok_or_else(|| format!("is bound on `{host}`, the pod is on `{node}`"))

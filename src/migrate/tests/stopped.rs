@@ -19,9 +19,10 @@ use staffetta_memory::{
 use staffetta_network::os_vif::PodState;
 
 use super::world::{NODE, annotation, vif};
+use crate::assembly;
+use crate::cleanup::ObjectResult;
 use crate::config::{Configuration, FileSchema};
 use crate::migrate::{MigrationOptions, apply, migrate, plan, read};
-use crate::{assembly, migrate::MigratedObject};
 
 /// A cluster that Kuryr has left, and its cloud.
 struct World {
@@ -234,7 +235,7 @@ impl World {
         steps.len()
     }
 
-    async fn run(&self) -> Vec<MigratedObject> {
+    async fn run(&self) -> Vec<ObjectResult> {
         let (registry, configuration) = self.configuration();
         let options = MigrationOptions { apply: true, delete_idle_ports: false };
         migrate(registry, &configuration, self.client.clone(), options).await.unwrap().objects
@@ -378,7 +379,7 @@ async fn the_networks_of_namespaces_are_read_for_subports_without_any_object_of_
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_migration_that_is_stopped_after_each_of_its_steps_ends_as_if_it_had_not_been_on_a_real_server() {
     let server = RealServer::start(&[]).await;
-    let real = World::on(crate::connect::client(Some(server.kubeconfig())).await.unwrap()).await;
+    let real = World::on(crate::connect::client(Some(server.kubeconfig()), None).await.unwrap()).await;
     // One step of each run, so that every state between two steps is read and planned from. Only the deletion of a group is planned again
     // as long as Kuryr's record names it; then the run is stopped after the next step.
     let (mut left, mut before) = (real.stop_after(1).await, 0);

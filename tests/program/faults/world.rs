@@ -127,7 +127,7 @@ impl World {
         ];
         let configuration = Configuration::load(&schema, Some(&file), variables).unwrap();
         let kubeconfig = self.file("kubeconfig", &self.proxy.kubeconfig());
-        let client = staffetta::connect::client(Some(&kubeconfig)).await.unwrap();
+        let client = staffetta::connect::client(Some(&kubeconfig), None).await.unwrap();
         Controller::start(registry, &configuration, client).await.unwrap()
     }
 

@@ -51,7 +51,7 @@ impl World {
         count: usize,
         change: impl Fn(&mut Options),
     ) -> Self {
-        let client = staffetta::connect::client(Some(kubeconfig)).await.unwrap();
+        let client = staffetta::connect::client(Some(kubeconfig), None).await.unwrap();
         let client_authority = Some(kubeconfig.with_file_name("pki").join("ca.crt"));
         let kubeconfig = std::fs::read_to_string(kubeconfig).unwrap();
         Self { client_authority, ..Self::of(client, kubeconfig, namespace, count, change) }
