@@ -6,7 +6,6 @@
 
 mod leadership;
 mod namespace_scope;
-mod replica;
 mod running;
 mod selection;
 mod session;
@@ -29,6 +28,7 @@ use crate::connect::Connection;
 use crate::health::Health;
 use crate::identity::identity;
 use crate::metrics::Metrics;
+use crate::pipeline::HandlerScope;
 use crate::state::{ControllerState, LeadershipSummary};
 use crate::term::Term;
 use crate::webhook::Webhook;
@@ -37,6 +37,7 @@ use crate::{admin, client};
 pub use crate::admin::ListenError;
 pub use crate::webhook::WebhookError;
 pub use leadership::{ElectionStatus, LossReason, Role};
+use running::HandlerTasks;
 pub(crate) use selection::{FINALIZER_PREFIX, ObjectSelection};
 pub(crate) use validation::check_handlers;
 
@@ -206,7 +207,7 @@ impl ControllerContext {
             result
         };
         let in_every_replica = async {
-            let result = replica::run(&self).await;
+            let result = self.run_in_every_replica().await;
             self.stop.cancel();
             result
         };
@@ -230,6 +231,24 @@ impl ControllerContext {
             }
         }
         Ok(())
+    }
+
+    /// Runs the handlers that run in every replica until the controller is stopped. Their client and chains are not bound to the
+    /// leadership. Fails if the handlers cannot be created, or do not finish within the drain time.
+    async fn run_in_every_replica(&self) -> Result<(), ControllerError> {
+        let scope = HandlerScope::EveryReplica;
+        if scope.handlers(&self.registry, &self.configuration.kubernetes.enabled_handlers).is_empty() {
+            self.stop.cancelled().await;
+            return Ok(());
+        }
+        let term = Term::unlimited();
+        let client = client::wrap(self.client.clone(), &self.state.metrics.api_requests, &term);
+        let cluster = self.stop.run_until_cancelled(session::cluster_info(self, &client)).await;
+        let Some(cluster) = cluster else { return Ok(()) };
+        let running = HandlerTasks::start(self, scope, &cluster, &client, &term)?;
+        self.stop.cancelled().await;
+        let drained = running.stop(self.configuration.shutdown.drain.into()).await;
+        if drained { Ok(()) } else { Err(ControllerError::Undrained) }
     }
 }
 

@@ -58,16 +58,9 @@ impl<'r> HandlerTasks<'r> {
         let selection = Arc::new(ObjectSelection::new(&configuration.kubernetes));
         setup.share(Arc::clone(&selection));
         // Drivers with tasks of their own check the term and count.
-        let metrics = &state.metrics;
         setup.share(Arc::new(term.clone()));
         setup.share(Arc::new(ReplicaIdentity(context.identity.clone())));
-        setup.share(Arc::clone(&metrics.cloud_requests));
-        setup.share(Arc::clone(&metrics.ec2_requests));
-        setup.share(Arc::clone(&metrics.cni_requests));
-        setup.share(Arc::new(metrics.virtual_nodes.clone()));
-        setup.share(Arc::new(metrics.module_operations.clone()));
-        setup.share(Arc::new(metrics.pools.clone()));
-        setup.share(Arc::new(metrics.prefixes.clone()));
+        setup.share(Arc::clone(&state.metrics));
         setup.share(Arc::new(state.background.clone()));
         let names = scope.handlers(registry, &configuration.kubernetes.enabled_handlers);
         let handlers = create_handlers(registry, &names, &setup).map_err(|error| match error {
@@ -78,7 +71,7 @@ impl<'r> HandlerTasks<'r> {
             error => error,
         })?;
         info!(handlers = names.join(","), "the handlers are created");
-        let reports = HandlerReports::new(recorder, configuration.events.success, metrics);
+        let reports = HandlerReports::new(recorder, configuration.events.success, &state.metrics);
         let pipeline = Arc::new(pipeline::build(handlers, &configuration.relay, term, &reports));
         add_rights_diagnosis(context, scope, names, &setup);
         let diagnostics = Arc::new(Diagnostics::new(setup.into_checks()));
@@ -222,8 +215,8 @@ fn record_events(
         );
         return None;
     }
-    let metrics = context.state.metrics.kubernetes_events();
-    Some(events::start(client.clone(), context.identity.clone(), metrics))
+    let outcomes = context.state.metrics.kubernetes_events.clone();
+    Some(events::start(client.clone(), context.identity.clone(), outcomes))
 }
 
 /// Adds the check, for `kubectl staffetta check`, that this process has the rights (RBAC) for Kubernetes Events and for `handlers`. In the

@@ -8,17 +8,16 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use staffetta_handler::{
-    AnyEvent, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, Kind, KindIndex,
-    LogExceptions, Message, Registration, Report, Retry, Source, Timeout, TriggerSender, bounded, causes,
+    AnyEvent, Context, ErasedHandler, EventHandler, GarbageCollector, HandlerError, Kind, KindIndex, Message,
+    Registration, Retry, Source, Timeout, TriggerSender, bounded,
 };
 
 use super::BACKOFF;
 use super::plan::PlanLog;
 use crate::lock::lock;
 
-/// A handler with a time limit, retries and a log of its failures, as in a real run. It has no queues, because all events are known
-/// beforehand.
-type Chain = LogExceptions<Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>, AnyEvent>;
+/// A handler with a time limit and retries, as in a real run. It has no queues, because all events are known beforehand.
+type Chain = Retry<Timeout<Arc<ErasedHandler>>, AnyEvent>;
 
 /// One handler in a dry run, with its indexes, sources and garbage collector.
 pub(super) struct DryRunHandler {
@@ -38,13 +37,12 @@ pub(super) struct DryRunHandler {
 
 impl DryRunHandler {
     /// Prepares a handler for a dry run. Each attempt takes at most `limit`. After a transient failure it is repeated according to
-    /// [`BACKOFF`], and the last failure is added to `log`.
+    /// [`BACKOFF`]. Steps and the last failure are added to `log`.
     pub(super) fn new(name: &str, mut registration: Registration, log: &PlanLog, limit: Duration) -> Self {
         let sources = registration.take_sources();
         let (handler, indexes, garbage_collector) = registration.into_parts();
         let handler = Arc::new(handler);
-        let failures = Arc::new(PlannedFailures(log.clone()));
-        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF).log_exceptions(failures);
+        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF);
         let (name, triggers, log) = (name.into(), Arc::default(), log.clone());
         Self { name, indexes, garbage_collector, handler, chain, sources, triggers, log }
     }
@@ -82,8 +80,8 @@ impl DryRunHandler {
             for event in queue.into_iter().filter(|event| self.handler.wants(event).is_taken()) {
                 let (name, object) = (Arc::clone(&self.name), event.object_ref().into());
                 let context = Context::detached();
-                // The chain ends every failure in the plan.
-                let _ = self.log.during(name, object, self.chain.handle(&event, &context)).await;
+                let handled = bounded(Duration::MAX, self.chain.handle(&event, &context));
+                self.log.during(name, object, handled).await;
             }
         });
         handled.buffer_unordered(concurrency).collect::<()>().await;
@@ -92,14 +90,5 @@ impl DryRunHandler {
     /// Returns `true` if the handler receives the events of this object.
     fn handles(&self, event: &AnyEvent) -> bool {
         self.handler.kinds().any(|kind| kind.type_id == event.route())
-    }
-}
-
-/// A [`Report`] that records failures in the plan.
-struct PlannedFailures(PlanLog);
-
-impl Report<AnyEvent> for PlannedFailures {
-    fn failed(&self, _: &AnyEvent, error: &HandlerError, _: &Context<'_>) {
-        self.0.failed(causes(&**error));
     }
 }

@@ -40,7 +40,7 @@ where
 /// The chain of one handler, and the occurrences that it publishes.
 struct World {
     pipeline: Pipeline,
-    occurrences: mpsc::Receiver<Occurrence>,
+    occurrences: mpsc::UnboundedReceiver<Occurrence>,
     metrics: Arc<Metrics>,
     logged: CapturedLog,
     started: Instant,

@@ -5,11 +5,12 @@ mod compact;
 mod name_table;
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use staffetta_handler::{AnyEvent, Change, Identity, Kind, Undecodable, WatchItem};
 
-use compact::{CompactUid, CompactVersion};
+use compact::CompactUid;
 use name_table::NameTable;
 
 /// The number of undecodable objects that are kept and reported. Further ones are only counted.
@@ -28,12 +29,15 @@ pub(super) struct ObjectStore {
     list: u32,
     /// The highest resourceVersion of all objects seen so far.
     highest: u64,
+    /// The hasher of resourceVersions.
+    hasher: RandomState,
 }
 
 /// The stored identity of one object.
 struct StoredObject {
     uid: CompactUid,
-    version: CompactVersion,
+    /// A hash of the resourceVersion; `None` if the next state of the object is to be delivered in any case.
+    version: Option<u64>,
     /// The number of the list during or after which the object was last reported.
     list: u32,
     /// `true` if the last reported state of the object could be decoded.
@@ -67,6 +71,7 @@ impl ObjectStore {
             undecodable: HashMap::new(),
             list: 0,
             highest: 0,
+            hasher: RandomState::new(),
         }
     }
 
@@ -84,7 +89,7 @@ impl ObjectStore {
         if decoded && !self.undecodable.is_empty() {
             self.undecodable.remove(meta.uid);
         }
-        let (uid, version) = (CompactUid::from(meta.uid), CompactVersion::from(meta.version));
+        let (uid, version) = (CompactUid::from(meta.uid), self.hash(meta.version));
         let before = self.insert(&meta, uid.clone(), decoded).filter(|before| before.delivered);
         let (change, replaced) = match &before {
             None => (Some(Change::Added), None),
@@ -123,8 +128,8 @@ impl ObjectStore {
         if !self.namespaces.contains_key(meta.namespace) {
             self.namespaces.insert(meta.namespace.into(), NameTable::default());
         }
+        let version = if decoded { self.hash(meta.version) } else { None };
         let names = self.namespaces.get_mut(meta.namespace).expect("it was inserted above");
-        let version = if decoded { meta.version.into() } else { CompactVersion::Unknown };
         let delivered =
             decoded || names.get(meta.name).is_some_and(|before| before.delivered && before.uid == uid);
         names.insert(meta.name, StoredObject { uid, version, list: self.list, decoded, delivered })
@@ -175,7 +180,7 @@ impl ObjectStore {
     pub(super) fn invalidate_versions(&mut self) {
         self.highest = 0;
         for object in self.namespaces.values_mut().flat_map(NameTable::values_mut) {
-            object.version = CompactVersion::Unknown;
+            object.version = None;
         }
     }
 
@@ -183,7 +188,7 @@ impl ObjectStore {
     /// there are any.
     pub(super) fn invalidate_namespace(&mut self, namespace: &str) -> bool {
         let Some(names) = self.namespaces.get_mut(namespace) else { return false };
-        names.values_mut().for_each(|object| object.version = CompactVersion::Unknown);
+        names.values_mut().for_each(|object| object.version = None);
         true
     }
 
@@ -215,6 +220,11 @@ impl ObjectStore {
         self.undecodable.values()
     }
 
+    /// Returns the hash of a resourceVersion; `None` if that is empty.
+    fn hash(&self, version: &str) -> Option<u64> {
+        (!version.is_empty()).then(|| self.hasher.hash_one(version))
+    }
+
     /// Returns the `Deleted` event of an object whose last state is not known.
     fn vanished(&self, namespace: &str, name: &str, object: &StoredObject) -> AnyEvent {
         AnyEvent::Missed(Arc::new(Identity {
@@ -224,7 +234,7 @@ impl ObjectStore {
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
             name: name.to_owned(),
             uid: object.uid.to_string(),
-            resource_version: Some(object.version.to_string()).filter(|version| !version.is_empty()),
+            resource_version: None,
         }))
     }
 }
