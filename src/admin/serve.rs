@@ -10,11 +10,8 @@ use crate::connections::{self, ConnectionBound, serve_request};
 
 /// The limits on connections. A further connection waits until one ends or is old enough to be closed: long enough to serve the page, and
 /// shorter than the time limit of a probe, so that probes succeed even if other clients hold all connections.
-const CONNECTION_LIMITS: ConnectionBound = ConnectionBound {
-    connections: 64,
-    grace: Duration::from_millis(500),
-    lifetime: Duration::from_secs(15),
-};
+const CONNECTION_LIMITS: ConnectionBound =
+    ConnectionBound { connections: 64, grace: Duration::from_millis(500), lifetime: Duration::from_secs(15) };
 
 /// Serves connections until the future is dropped. Dropping it also closes the open connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {

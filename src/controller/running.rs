@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{Check, Recorder, Setup, SetupError};
+use staffetta_handler::{Recorder, Setup, SetupError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{ControllerContext, ControllerError, Health, ObjectSelection, check_handlers, create_handlers};
+use super::{ControllerContext, ControllerError, ObjectSelection, check_handlers, create_handlers};
 use crate::check::{Diagnostics, rights_of};
 use crate::cluster::ClusterInfo;
 use crate::events::{self, Publisher, PublisherTask};
@@ -49,12 +49,10 @@ impl<'r> HandlerTasks<'r> {
         term: &Term,
     ) -> Result<Self, ControllerError> {
         let ControllerContext { registry, configuration, state, .. } = context;
-        let (recorder, recording) = record_events(context, cluster, client).unzip();
+        let (publisher, recording) = record_events(context, cluster, client).unzip();
+        let publisher = publisher.unwrap_or_default();
         let setup = cluster.clone().setup(registry, configuration, client.clone());
-        let setup = match &recorder {
-            Some(recorder) => setup.with_recorder(Recorder::new(recorder.clone())),
-            None => setup,
-        };
+        let setup = setup.with_recorder(Recorder::new(publisher.clone()));
         let selection = Arc::new(ObjectSelection::new(&configuration.kubernetes));
         setup.share(Arc::clone(&selection));
         // Drivers with tasks of their own check the term and count.
@@ -71,7 +69,7 @@ impl<'r> HandlerTasks<'r> {
             error => error,
         })?;
         info!(handlers = names.join(","), "the handlers are created");
-        let reports = HandlerReports::new(recorder, configuration.events.success, &state.metrics);
+        let reports = HandlerReports::new(publisher, configuration.events.success, &state.metrics);
         let pipeline = Arc::new(pipeline::build(handlers, &configuration.relay, term, &reports));
         add_rights_diagnosis(context, scope, names, &setup);
         let diagnostics = Arc::new(Diagnostics::new(setup.into_checks()));
@@ -97,7 +95,15 @@ impl<'r> HandlerTasks<'r> {
         let limit = self.context.configuration.relay.handler_timeout.into();
         for check in self.handlers.diagnostics.readiness.clone() {
             let name = self.add_condition(format!("driver {}", check.name), "not checked yet");
-            self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
+            let health = Arc::clone(&self.context.health);
+            self.tasks.spawn(async move {
+                let failed = |attempt: u32, wait_ms: u128, error: String| {
+                    warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
+                    health.set_unmet(&name, error);
+                };
+                until_success(limit, || (check.run)(), failed).await;
+                health.set_met(&name);
+            });
         }
         for handler in Arc::clone(&self.handlers.pipeline).handlers() {
             let name = self.add_condition(format!("handler {}", handler.name), MARKS_UNREAD);
@@ -183,20 +189,6 @@ impl<'r> HandlerTasks<'r> {
         self.handlers.watcher.stop();
         self.tasks.shutdown().await;
     }
-}
-
-/// Repeats the check of a driver until it succeeds, and keeps the readiness condition up to date.
-async fn until_healthy(name: String, check: Arc<Check>, timeout: Duration, health: Arc<Health>) {
-    until_success(
-        timeout,
-        || (check.run)(),
-        |attempt, wait_ms, error| {
-            warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
-            health.set_unmet(&name, error);
-        },
-    )
-    .await;
-    health.set_met(&name);
 }
 
 /// Starts to write Kubernetes Events, if they are enabled and the server supports them.

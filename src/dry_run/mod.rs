@@ -23,12 +23,12 @@ use futures_util::future::join_all;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Change, HandlerError, Kind, Message, Registry, Undecodable, WatchItem,
-    bounded, causes,
+    AnyEvent, BackoffPolicy, Change, HandlerError, Kind, Message, Registry, Undecodable, WatchItem, bounded,
+    causes,
 };
 use tracing::info;
 
-use self::client::{NewerObjects, recording};
+use self::client::{AcceptedWrites, combined, recording};
 use self::handler::DryRunHandler;
 use self::plan::PlanLog;
 use crate::cluster::ClusterInfo;
@@ -76,8 +76,8 @@ struct Planner<'a> {
     configuration: &'a Configuration,
     client: Client,
     log: PlanLog,
-    /// The objects that accepted writes would change, each in the state after all of these writes.
-    newer: NewerObjects,
+    /// The writes that the server accepted, by object.
+    accepted: AcceptedWrites,
     /// The time limit for one call of a handler.
     limit: Duration,
     /// The parts that could not be planned, with the reasons.
@@ -90,10 +90,10 @@ type ListedUids = HashMap<TypeId, HashSet<String>>;
 impl<'a> Planner<'a> {
     /// Creates the state of a dry run, before anything is read.
     fn new(configuration: &'a Configuration, client: Client) -> Self {
-        let (log, newer) = (PlanLog::default(), NewerObjects::default());
-        let client = recording(client, &log, &newer);
+        let (log, accepted) = (PlanLog::default(), AcceptedWrites::default());
+        let client = recording(client, &log, &accepted);
         let limit = configuration.relay.handler_timeout.into();
-        Self { configuration, client, log, newer, limit, not_planned: Mutex::default() }
+        Self { configuration, client, log, accepted, limit, not_planned: Mutex::default() }
     }
 
     /// Lists all objects, then runs all handlers on them, one handler after the other.
@@ -121,7 +121,7 @@ impl<'a> Planner<'a> {
         let lists = kinds.iter().zip(lists).filter_map(|(kind, list)| Some((kind.type_id, list?)));
         let (mut uids, mut events) = (ListedUids::new(), Vec::new());
         for (kind, items) in lists {
-            uids.insert(kind, items.iter().map(uid).collect());
+            uids.insert(kind, items.iter().map(|item| item.object_ref().uid.to_owned()).collect());
             events.extend(items.into_iter().filter_map(|item| self.event(Change::Added, item)));
         }
         let handlers = handlers.into_iter().zip(recovered).filter(|(_, recovered)| *recovered);
@@ -138,9 +138,9 @@ impl<'a> Planner<'a> {
             }
             handler.handle(events.iter().cloned().chain(orphans), concurrency).await;
         }
-        let newer = std::mem::take(&mut *lock(&self.newer));
-        let changed: Vec<_> =
-            newer.into_values().filter_map(|object| self.modified(&kinds, object.changed)).collect();
+        let accepted = std::mem::take(&mut *lock(&self.accepted));
+        let changed = accepted.values().filter_map(|writes| self.modified(&kinds, combined(writes)));
+        let changed: Vec<_> = changed.collect();
         index(&handlers, &changed);
         for handler in &handlers {
             handler.handle(changed.iter().cloned(), concurrency).await;
@@ -260,14 +260,6 @@ impl<'a> Planner<'a> {
         if !not_planned.contains(&reason) {
             not_planned.push(reason);
         }
-    }
-}
-
-/// Returns the UID of an object, whether it could be decoded or not.
-fn uid(item: &WatchItem) -> String {
-    match item {
-        WatchItem::Object(object) => object.meta().uid.clone().unwrap_or_default(),
-        WatchItem::Undecodable(object) => object.identity.uid.clone(),
     }
 }
 

@@ -138,19 +138,19 @@ impl PlanLog {
         object: PlannedObject,
         work: impl Future<Output = Result<(), HandlerError>>,
     ) {
-        let ended = AtomicBool::new(false);
-        let current = Arc::new(CurrentInvocation { handler: Arc::clone(&handler), object: object.clone(), ended });
+        let current = Arc::new(CurrentInvocation { handler, object, ended: AtomicBool::new(false) });
         let result = CURRENT.scope(Arc::clone(&current), work).await;
+        let CurrentInvocation { handler, object, ended } = &*current;
         let mut objects = lock(&self.0);
         let plan = objects.entry(object.clone()).or_default();
         match result {
-            Err(error) if !current.ended.load(Ordering::Relaxed) => {
-                plan.failures.insert(handler, causes(&*error));
+            Err(error) if !ended.load(Ordering::Relaxed) => {
+                plan.failures.insert(Arc::clone(handler), causes(&*error));
             }
-            _ => drop(plan.failures.remove(&handler)),
+            _ => drop(plan.failures.remove(handler)),
         }
         if *plan == ObjectPlan::default() {
-            objects.remove(&object);
+            objects.remove(object);
         }
     }
 

@@ -42,10 +42,18 @@ pub(crate) fn start(
     instance: String,
     outcomes: MetricFamily<Counter>,
 ) -> (Publisher, PublisherTask) {
-    let (writer, stop) = (Arc::new(EventWriter::new(client, instance, outcomes)), CancellationToken::new());
-    let (ended, task) = (stop.clone(), Arc::clone(&writer));
-    let task = AbortOnDropHandle::new(tokio::spawn(async move { task.run(&ended).await }));
-    (Publisher(Arc::new(move |occurrence| writer.add(occurrence))), PublisherTask { stop, task })
+    let (writer, stop) = (Arc::new(EventWriter::new(outcomes)), CancellationToken::new());
+    let (adder, stopped) = (Arc::clone(&writer), stop.clone());
+    let task = tokio::spawn(async move { writer.run(client, instance, stopped).await });
+    let task = AbortOnDropHandle::new(task);
+    (Publisher(Arc::new(move |occurrence| adder.add(occurrence))), PublisherTask { stop, task })
+}
+
+impl Default for Publisher {
+    /// Returns a publisher that discards everything.
+    fn default() -> Self {
+        Self(Arc::new(drop))
+    }
 }
 
 impl Publisher {

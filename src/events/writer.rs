@@ -35,9 +35,6 @@ const LONG_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// Writes Events one after the other, and accepts occurrences meanwhile.
 pub(super) struct EventWriter {
-    client: Client,
-    /// The `reportingInstance` of all Events: the identity of this process.
-    instance: String,
     /// The occurrences that are not written yet, and the Events that exist.
     aggregator: Mutex<Aggregator>,
     /// Notified after each occurrence.
@@ -47,10 +44,10 @@ pub(super) struct EventWriter {
 }
 
 impl EventWriter {
-    /// Creates a writer without Events. `instance` is the identity of this process.
-    pub(super) fn new(client: Client, instance: String, outcomes: MetricFamily<Counter>) -> Self {
+    /// Creates a writer without Events.
+    pub(super) fn new(outcomes: MetricFamily<Counter>) -> Self {
         let aggregator = Mutex::new(Aggregator::new(LIMITS, random(), Instant::now()));
-        Self { client, instance, aggregator, added: Notify::new(), outcomes }
+        Self { aggregator, added: Notify::new(), outcomes }
     }
 
     /// Counts an occurrence in its Event, or discards it if there are too many Events.
@@ -61,8 +58,9 @@ impl EventWriter {
         self.added.notify_one();
     }
 
-    /// Writes Events until `stop` is cancelled. Then it writes the Events that are due, and returns.
-    pub(super) async fn run(&self, stop: &CancellationToken) {
+    /// Writes Events until `stop` is cancelled. Then it writes the Events that are due, and returns. `instance` is the
+    /// `reportingInstance` of all Events: the identity of this process.
+    pub(super) async fn run(&self, client: Client, instance: String, stop: CancellationToken) {
         loop {
             let (write, due) = {
                 let mut aggregator = lock(&self.aggregator);
@@ -70,7 +68,7 @@ impl EventWriter {
             };
             match write {
                 Some(write) => {
-                    let result = send(self.client.clone(), self.instance.clone(), &write).await;
+                    let result = send(client.clone(), instance.clone(), &write).await;
                     self.finish(write, &result);
                 }
                 None if stop.is_cancelled() => break,
@@ -129,11 +127,7 @@ impl EventWriter {
 }
 
 /// Sends one write.
-pub(super) async fn send(
-    client: Client,
-    instance: String,
-    write: &EventWrite,
-) -> Result<(), HandlerError> {
+pub(super) async fn send(client: Client, instance: String, write: &EventWrite) -> Result<(), HandlerError> {
     let namespace = write.occurrence.namespace();
     let request = async {
         if write.update {

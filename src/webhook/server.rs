@@ -27,11 +27,8 @@ use crate::metrics::WebhookMetrics;
 const PATH: &str = "/mutate-v1-pod";
 /// The limits on connections. A connection carries one request, which takes milliseconds, so one that is two seconds old may be closed
 /// to make room for a new one. An API server waits for 5 s (`timeoutSeconds`).
-const CONNECTION_LIMITS: ConnectionBound = ConnectionBound {
-    connections: 64,
-    grace: Duration::from_secs(2),
-    lifetime: Duration::from_secs(10),
-};
+const CONNECTION_LIMITS: ConnectionBound =
+    ConnectionBound { connections: 64, grace: Duration::from_secs(2), lifetime: Duration::from_secs(10) };
 /// The maximum size of a request body, in bytes. An API server accepts objects of up to about 1.5 MiB.
 const MAX_BODY: usize = 2 << 20;
 
@@ -80,9 +77,7 @@ async fn review(State(state): State<Arc<ReviewState>>, body: Result<Bytes, Bytes
                 let outcome = if patched { "patched" } else { "unchanged" };
                 (([(CONTENT_TYPE, "application/json")], body).into_response(), outcome)
             }
-            Err(error) => {
-                ((StatusCode::BAD_REQUEST, error.to_string()).into_response(), "rejected")
-            }
+            Err(error) => ((StatusCode::BAD_REQUEST, error.to_string()).into_response(), "rejected"),
         },
         Err(rejection) => (rejection.into_response(), "rejected"),
     };

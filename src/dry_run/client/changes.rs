@@ -71,9 +71,25 @@ fn compare(
     }
 }
 
+/// The state of an object before and after a write that the server accepts in a dry run. The server stores nothing, so that neither has
+/// the changes of earlier writes. After a conflict, both are the state that was read.
+pub(in crate::dry_run) struct AcceptedWrite {
+    pub(super) before: Value,
+    pub(super) after: Value,
+}
+
+/// Returns an object with the changes of all `writes`, based on the state that the server stored last.
+pub(in crate::dry_run) fn combined(writes: &[AcceptedWrite]) -> Value {
+    let mut newer = writes.last().map(|write| write.before.clone()).unwrap_or_default();
+    for AcceptedWrite { before, after } in writes {
+        apply_changes(&mut newer, before, after);
+    }
+    newer
+}
+
 /// Changes `newer` in the same way as its object changes from `before` to `after`. The items of a list are added and removed one by one,
 /// because a list such as the finalizers has several owners; an added item replaces an item with the same UID, type or name.
-pub(super) fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
+fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
     match (newer, after) {
         (newer, after) if newer == before => *newer = after.clone(),
         (Value::Object(newer), Value::Object(after)) => {

@@ -17,7 +17,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-use self::changes::{apply_changes, changes};
+use self::changes::changes;
+pub(super) use self::changes::{AcceptedWrite, combined};
 use self::request::{RequestKind, WriteTarget, as_dry_run, as_empty_patch, as_read};
 use super::plan::{PlanLog, PlannedObject, PlannedStep, StepDetail};
 use crate::lock::lock;
@@ -25,21 +26,13 @@ use crate::lock::lock;
 /// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
 
-/// Objects that accepted writes would change or that were read after a conflict, by UID.
-pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, NewerObject>>>;
+/// The accepted writes of each object, by its UID.
+pub(super) type AcceptedWrites = Arc<Mutex<BTreeMap<String, Vec<AcceptedWrite>>>>;
 
-/// An object that accepted writes would change.
-pub(super) struct NewerObject {
-    /// The state that the server stores, as it was last read.
-    stored: Value,
-    /// The state that all accepted writes together would produce.
-    pub(super) changed: Value,
-}
-
-/// Wraps `client`: writes are sent as dry runs and added to `log`; the objects in their new state are added to `newer`.
-pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> Client {
+/// Wraps `client`: writes are sent as dry runs and added to `log`; those that the server accepts are also added to `accepted`.
+pub(super) fn recording(client: Client, log: &PlanLog, accepted: &AcceptedWrites) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let dry_run = DryRunClient { server: client, log: log.clone(), newer: Arc::clone(newer) };
+    let dry_run = DryRunClient { server: client, log: log.clone(), accepted: Arc::clone(accepted) };
     let service = service_fn(move |request: Request<Body>| {
         let dry_run = dry_run.clone();
         // The future runs in the caller's task, so the plan knows the running handler.
@@ -59,7 +52,7 @@ pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> 
 struct DryRunClient {
     server: Client,
     log: PlanLog,
-    newer: NewerObjects,
+    accepted: AcceptedWrites,
 }
 
 impl DryRunClient {
@@ -127,20 +120,11 @@ impl DryRunClient {
         Ok(Response::from_parts(parts, body))
     }
 
-    /// Records the new state `after` of an object whose stored state is `before`, so that the handlers get it once more. The server stores
-    /// nothing, so that `after` lacks the changes of earlier writes, which are kept here.
+    /// Records a write that would change the stored state `before` of an object to `after`, so that the handlers get the object once more.
     fn changed(&self, target: &WriteTarget, before: Option<&Value>, after: &Value) {
         let Some(uid) = after["metadata"]["uid"].as_str().filter(|_| target.is_object()) else { return };
-        let (mut newer, before) = (lock(&self.newer), before.unwrap_or(&Value::Null));
-        let unchanged = || NewerObject { stored: before.clone(), changed: before.clone() };
-        let NewerObject { stored, changed } = newer.entry(uid.to_owned()).or_insert_with(unchanged);
-        if stored != before {
-            // Another program has changed the object.
-            let mut both = before.clone();
-            apply_changes(&mut both, stored, changed);
-            (*stored, *changed) = (before.clone(), both);
-        }
-        apply_changes(changed, before, after);
+        let write = AcceptedWrite { before: before.cloned().unwrap_or_default(), after: after.clone() };
+        lock(&self.accepted).entry(uid.to_owned()).or_default().push(write);
     }
 
     /// Records a call that cannot be made without effect, and responds to it with 405.

@@ -65,16 +65,16 @@ struct World {
     server: Arc<Server>,
     client: Client,
     log: PlanLog,
-    newer: NewerObjects,
+    accepted: AcceptedWrites,
 }
 
 impl World {
     fn new() -> Self {
-        let (server, log, newer) = (Server::new(), PlanLog::default(), NewerObjects::default());
+        let (server, log, accepted) = (Server::new(), PlanLog::default(), AcceptedWrites::default());
         let answering = Arc::clone(&server);
         let client = Client::new(service_fn(move |request| Arc::clone(&answering).answer(request)), "shop");
-        let client = recording(client, &log, &newer);
-        Self { server, client, log, newer }
+        let client = recording(client, &log, &accepted);
+        Self { server, client, log, accepted }
     }
 
     fn pods(&self) -> Api<Pod> {
@@ -100,7 +100,7 @@ impl World {
     }
 
     fn newer(&self) -> Vec<Value> {
-        std::mem::take(&mut *self.newer.lock().unwrap()).into_values().map(|object| object.changed).collect()
+        std::mem::take(&mut *self.accepted.lock().unwrap()).values().map(|writes| combined(writes)).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use staffetta_handler::{AnyEvent, Change, Identity, Kind, Undecodable, WatchItem};
+use staffetta_handler::{AnyEvent, Change, Identity, Kind, ObjectRef, Undecodable, WatchItem};
 
 use compact::CompactUid;
 use name_table::NameTable;
@@ -54,14 +54,6 @@ pub(super) struct Applied {
     pub(super) undecodable: Option<Undecodable>,
 }
 
-/// The identifying fields of a watch item.
-struct ItemMeta<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-    version: &'a str,
-}
-
 impl ObjectStore {
     /// Creates an empty store for objects of `kind`.
     pub(super) fn new(kind: &Kind) -> Self {
@@ -84,17 +76,25 @@ impl ObjectStore {
     /// object that cannot be decoded.
     pub(super) fn apply(&mut self, item: WatchItem) -> Applied {
         let decoded = matches!(item, WatchItem::Object(_));
-        let meta = ItemMeta::of(&item);
-        self.highest = self.highest.max(number(meta.version));
+        let (ObjectRef { namespace, name, uid, .. }, version) = (item.object_ref(), item.version());
+        let namespace = namespace.unwrap_or_default();
+        self.highest = self.highest.max(number(version));
         if decoded && !self.undecodable.is_empty() {
-            self.undecodable.remove(meta.uid);
+            self.undecodable.remove(uid);
         }
-        let (uid, version) = (CompactUid::from(meta.uid), self.hash(meta.version));
-        let before = self.insert(&meta, uid.clone(), decoded).filter(|before| before.delivered);
+        let (uid, version) = (CompactUid::from(uid), self.hash(version));
+        let object = StoredObject {
+            uid: uid.clone(),
+            version: version.filter(|_| decoded),
+            list: self.list,
+            decoded,
+            delivered: decoded,
+        };
+        let before = self.insert(namespace, name, object).filter(|before| before.delivered);
         let (change, replaced) = match &before {
             None => (Some(Change::Added), None),
             Some(before) if before.uid != uid => {
-                (Some(Change::Added), Some(self.vanished(meta.namespace, meta.name, before)))
+                (Some(Change::Added), Some(self.vanished(namespace, name, before)))
             }
             Some(before) => ((before.version != version).then_some(Change::Modified), None),
         };
@@ -124,28 +124,28 @@ impl ObjectStore {
     }
 
     /// Stores the current state of an object. Returns the previous entry with the same name.
-    fn insert(&mut self, meta: &ItemMeta<'_>, uid: CompactUid, decoded: bool) -> Option<StoredObject> {
-        if !self.namespaces.contains_key(meta.namespace) {
-            self.namespaces.insert(meta.namespace.into(), NameTable::default());
+    fn insert(&mut self, namespace: &str, name: &str, mut object: StoredObject) -> Option<StoredObject> {
+        if !self.namespaces.contains_key(namespace) {
+            self.namespaces.insert(namespace.into(), NameTable::default());
         }
-        let version = if decoded { self.hash(meta.version) } else { None };
-        let names = self.namespaces.get_mut(meta.namespace).expect("it was inserted above");
-        let delivered =
-            decoded || names.get(meta.name).is_some_and(|before| before.delivered && before.uid == uid);
-        names.insert(meta.name, StoredObject { uid, version, list: self.list, decoded, delivered })
+        let names = self.namespaces.get_mut(namespace).expect("it was inserted above");
+        object.delivered |=
+            names.get(name).is_some_and(|before| before.delivered && before.uid == object.uid);
+        names.insert(name, object)
     }
 
     /// Records that the server reported the deletion of an object, and returns the event.
     pub(super) fn delete(&mut self, item: WatchItem) -> AnyEvent {
-        let meta = ItemMeta::of(&item);
-        self.highest = self.highest.max(number(meta.version));
-        self.undecodable.remove(meta.uid);
-        if let Some(names) = self.namespaces.get_mut(meta.namespace) {
-            if names.get(meta.name).is_some_and(|object| object.uid == CompactUid::from(meta.uid)) {
-                names.remove(meta.name);
+        let ObjectRef { namespace, name, uid, .. } = item.object_ref();
+        let namespace = namespace.unwrap_or_default();
+        self.highest = self.highest.max(number(item.version()));
+        self.undecodable.remove(uid);
+        if let Some(names) = self.namespaces.get_mut(namespace) {
+            if names.get(name).is_some_and(|object| object.uid == CompactUid::from(uid)) {
+                names.remove(name);
             }
             if names.is_empty() {
-                self.namespaces.remove(meta.namespace);
+                self.namespaces.remove(namespace);
             }
         }
         match item {
@@ -236,29 +236,6 @@ impl ObjectStore {
             uid: object.uid.to_string(),
             resource_version: None,
         }))
-    }
-}
-
-impl<'a> ItemMeta<'a> {
-    /// Returns the identifying fields of an item, whether it could be decoded or not.
-    fn of(item: &'a WatchItem) -> Self {
-        match item {
-            WatchItem::Object(object) => {
-                let meta = object.meta();
-                Self {
-                    namespace: meta.namespace.as_deref().unwrap_or_default(),
-                    name: meta.name.as_deref().unwrap_or_default(),
-                    uid: meta.uid.as_deref().unwrap_or_default(),
-                    version: meta.resource_version.as_deref().unwrap_or_default(),
-                }
-            }
-            WatchItem::Undecodable(Undecodable { identity, .. }) => Self {
-                namespace: identity.namespace.as_deref().unwrap_or_default(),
-                name: &identity.name,
-                uid: &identity.uid,
-                version: identity.resource_version.as_deref().unwrap_or_default(),
-            },
-        }
     }
 }
 
