@@ -64,18 +64,17 @@ impl DryRunHandler {
     /// the same object, only one is handled. Messages with the same ordering key are handled one after the other; up to `concurrency`
     /// keys are handled concurrently.
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
-        let mut by_key: HashMap<_, Vec<AnyEvent>> = HashMap::new();
-        let mut keys = Vec::new();
+        let (mut queues, mut positions): (Vec<Vec<AnyEvent>>, _) = (Vec::new(), HashMap::new());
+        let handles = |event: &AnyEvent| self.handler.kinds().any(|kind| kind.type_id == event.route());
         let (mut triggers, mut known) = (std::mem::take(&mut *lock(&self.triggers)), HashSet::new());
         triggers.retain(|trigger| known.insert((trigger.route(), trigger.uid().to_owned())));
-        for event in events.filter(|event| self.handles(event)).chain(triggers) {
-            let key = self.handler.key(&event);
-            if !by_key.contains_key(&key) {
-                keys.push(key);
+        for event in events.filter(handles).chain(triggers) {
+            let position = *positions.entry(self.handler.key(&event)).or_insert(queues.len());
+            if position == queues.len() {
+                queues.push(Vec::new());
             }
-            by_key.entry(key).or_default().push(event);
+            queues[position].push(event);
         }
-        let queues = keys.iter().filter_map(|key| by_key.remove(key)).collect::<Vec<_>>();
         let handled = stream::iter(queues).map(|queue| async move {
             for event in queue.into_iter().filter(|event| self.handler.wants(event).is_taken()) {
                 let (name, object) = (Arc::clone(&self.name), event.object_ref().into());
@@ -85,10 +84,5 @@ impl DryRunHandler {
             }
         });
         handled.buffer_unordered(concurrency).collect::<()>().await;
-    }
-
-    /// Returns `true` if the handler receives the events of this object.
-    fn handles(&self, event: &AnyEvent) -> bool {
-        self.handler.kinds().any(|kind| kind.type_id == event.route())
     }
 }
