@@ -62,7 +62,11 @@ pub async fn dry_run(
     client: Client,
     limit: Duration,
 ) -> Result<DryRun, ControllerError> {
-    let planner = Planner::new(configuration, client);
+    let (log, accepted) = (PlanLog::default(), AcceptedWrites::default());
+    let client = recording(client, &log, &accepted);
+    let call_limit = configuration.relay.handler_timeout.into();
+    let planner =
+        Planner { configuration, client, log, accepted, limit: call_limit, not_planned: Mutex::default() };
     match tokio::time::timeout(limit, planner.run(&Arc::new(registry))).await {
         Ok(done) => done?,
         Err(_) => planner.not_planned(format!("not everything was handled within {} s", limit.as_secs())),
@@ -87,15 +91,7 @@ struct Planner<'a> {
 /// The UIDs of all objects that the server listed, by kind. A kind that cannot be listed is missing.
 type ListedUids = HashMap<TypeId, HashSet<String>>;
 
-impl<'a> Planner<'a> {
-    /// Creates the state of a dry run, before anything is read.
-    fn new(configuration: &'a Configuration, client: Client) -> Self {
-        let (log, accepted) = (PlanLog::default(), AcceptedWrites::default());
-        let client = recording(client, &log, &accepted);
-        let limit = configuration.relay.handler_timeout.into();
-        Self { configuration, client, log, accepted, limit, not_planned: Mutex::default() }
-    }
-
+impl Planner<'_> {
     /// Lists all objects, then runs all handlers on them, one handler after the other.
     async fn run(&self, registry: &Arc<Registry>) -> Result<(), ControllerError> {
         let read = || async { Ok(ClusterInfo::read(self.configuration, &self.client).await?) };

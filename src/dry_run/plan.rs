@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::Value;
-use staffetta_handler::{DryRunPlan, HandlerError, ObjectRef, PlannedCall, causes};
+use staffetta_handler::{DryRunPlan, HandlerError, ObjectRef, PlannedCall, causes, full_name};
 
 use crate::lock::lock;
 
@@ -173,11 +173,10 @@ impl From<ObjectRef<'_>> for PlannedObject {
 
 impl fmt::Display for PlannedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            _ if self.kind.is_empty() => f.write_str("For no single object"),
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
+        if self.kind.is_empty() {
+            return f.write_str("For no single object");
         }
+        write!(f, "{} {}", self.kind, full_name(self.namespace.as_deref(), &self.name))
     }
 }
 

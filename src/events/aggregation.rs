@@ -83,8 +83,8 @@ pub(super) enum EventOutcome {
     AlreadyExists,
     /// The server will never accept the Event.
     Rejected,
-    /// The write failed but may succeed later.
-    Failed,
+    /// The write failed but may succeed later, after the delay that the server requests, if any.
+    Failed(Option<Duration>),
 }
 
 /// All series, and the time at which each of them is written next.
@@ -189,7 +189,7 @@ impl Aggregator {
         match outcome {
             EventOutcome::Done | EventOutcome::AlreadyExists => series.exists = true,
             EventOutcome::NotFound => series.exists = false,
-            EventOutcome::Rejected | EventOutcome::Failed => {}
+            EventOutcome::Rejected | EventOutcome::Failed(_) => {}
         }
         let repeat = !matches!(outcome, EventOutcome::Done | EventOutcome::Rejected);
         // An occurrence that arrived in between is newer and is queued already.

@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{Event as CoreEvent, ObjectReference};
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::Status;
 use kube::{Api, Client};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::json;
@@ -94,7 +93,7 @@ impl EventWriter {
     fn finish(&self, write: EventWrite, result: &Result<(), HandlerError>) {
         let (outcome, now) = (outcome(write.update, result), Instant::now());
         let (mut aggregator, namespace) = (lock(&self.aggregator), write.occurrence.namespace());
-        let resumed = outcome != EventOutcome::Failed && aggregator.resume(namespace);
+        let resumed = !matches!(outcome, EventOutcome::Failed(_)) && aggregator.resume(namespace);
         let error = result.as_ref().err().map(|error| causes(&**error));
         match outcome {
             EventOutcome::Done => {
@@ -109,9 +108,8 @@ impl EventWriter {
                 debug!(kind = %regarding.kind, namespace, name = regarding.name, reason, error,
                     "the API server rejected a Kubernetes Event");
             }
-            EventOutcome::Failed => {
+            EventOutcome::Failed(hint) => {
                 self.count("failed");
-                let hint = result.as_ref().err().and_then(pause_hint);
                 let (delay, is_first) = aggregator.pause(namespace, hint, now);
                 let again_s = delay.as_secs_f64();
                 if is_first {
@@ -186,30 +184,24 @@ fn reference(identity: &Identity) -> ObjectReference {
 /// Classifies the result of an update or of a creation.
 pub(super) fn outcome(update: bool, result: &Result<(), HandlerError>) -> EventOutcome {
     let Err(error) = result else { return EventOutcome::Done };
-    let details = status(error).and_then(|status| status.details.as_ref());
+    let source: &(dyn Error + 'static) = &**error;
+    let status = match source.downcast_ref() {
+        Some(kube::Error::Api(status)) => Some(status),
+        _ => None,
+    };
     // A namespace that is being deleted accepts no new objects.
+    let details = status.and_then(|status| status.details.as_ref());
     let mut causes = details.iter().flat_map(|details| &details.causes);
     let terminating = causes.any(|cause| cause.reason == "NamespaceTerminating");
-    match status(error).map(|status| status.code) {
+    match status.map(|status| status.code) {
         Some(409) if !update => EventOutcome::AlreadyExists,
         Some(404) if update => EventOutcome::NotFound,
-        Some(403) if !terminating => EventOutcome::Failed,
-        _ if error.transient() => EventOutcome::Failed,
+        Some(403) if !terminating => EventOutcome::Failed(Some(LONG_PAUSE)),
+        _ if error.transient() => {
+            EventOutcome::Failed(error.retry_after().map(|delay| delay.min(LONG_PAUSE)))
+        }
         _ => EventOutcome::Rejected,
     }
-}
-
-/// Returns the delay before the next Event is written to the namespace of a failed one: [`LONG_PAUSE`] if that is forbidden, otherwise
-/// what the response requests, at most [`LONG_PAUSE`]; `None` if it requests nothing.
-fn pause_hint(error: &HandlerError) -> Option<Duration> {
-    let forbidden = status(error).is_some_and(|status| status.code == 403);
-    if forbidden { Some(LONG_PAUSE) } else { error.retry_after().map(|delay| delay.min(LONG_PAUSE)) }
-}
-
-/// Returns the `Status` in the response of the API server; `None` if the error is another one.
-fn status(error: &HandlerError) -> Option<&Status> {
-    let error: &(dyn Error + 'static) = &**error;
-    if let Some(kube::Error::Api(status)) = error.downcast_ref() { Some(status) } else { None }
 }
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ fn an_update_carries_the_newest_note() {
 fn an_expired_event_is_created_again_and_an_existing_one_is_updated() {
     let mut world = World::new(LIMITS);
     let outcomes =
-        [EventOutcome::Done, EventOutcome::NotFound, EventOutcome::Failed, EventOutcome::AlreadyExists];
+        [EventOutcome::Done, EventOutcome::NotFound, EventOutcome::Failed(None), EventOutcome::AlreadyExists];
     let mut outcomes = outcomes.into_iter();
     world.responses = Box::new(move |_| outcomes.next().unwrap_or(EventOutcome::Done));
     world.add(1, "TimedOut");
@@ -273,7 +273,7 @@ proptest! {
     fn the_limits_hold_in_any_interval_and_in_the_end_the_counts_add_up(
         occurrences in prop::collection::vec((0_usize..OBJECTS, 0_usize..5, prop_oneof![9 => 0_u64..20, 1 => 0_u64..120_000]), 1..300),
         outcomes in prop::collection::vec(prop_oneof![
-            8 => Just(EventOutcome::Done), 1 => Just(EventOutcome::NotFound), 1 => Just(EventOutcome::Failed),
+            8 => Just(EventOutcome::Done), 1 => Just(EventOutcome::NotFound), 1 => Just(EventOutcome::Failed(None)),
             1 => Just(EventOutcome::AlreadyExists),
         ], 0..100),
     ) {
