@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use tokio::runtime::Runtime;
-use tracing::{Dispatch, warn};
+use tracing::{Dispatch, Metadata, warn};
 use tracing_subscriber::filter::{FilterExt, FilterFn, LevelFilter};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::reload::{self, Handle};
@@ -66,7 +66,7 @@ fn dispatch(
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     // Spans are for traces; each log entry has all its fields itself.
-    let entries = FilterFn::new(|metadata| metadata.is_event()).with_max_level_hint(LevelFilter::TRACE);
+    let entries = FilterFn::new(is_entry).with_max_level_hint(LevelFilter::TRACE);
     let layer = layer.with_filter(entries.and(filter));
     let traces = match traces {
         Some((options, runtime)) => traces::start(options, runtime.handle())?,
@@ -79,6 +79,11 @@ fn dispatch(
         None => Dispatch::new(registry),
     };
     Ok((dispatch, handle))
+}
+
+/// Returns `true` for entries of the log, and `false` for spans.
+fn is_entry(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event()
 }
 
 /// Returns the filter of the log in effect, such as `info,staffetta_network=debug`.

@@ -99,10 +99,10 @@ impl Controller {
         health.set_unmet(API_SERVER, "not connected yet");
         let handlers = &configuration.kubernetes.enabled_handlers;
         let metrics = Arc::new(Metrics::new(&host, handlers));
-        let (election, identity) = (&configuration.leader_election, identity());
+        let election = &configuration.leader_election;
         let status = leadership::initial_status(election);
         let leadership = leadership_summary(&election.lease_name, status.subscribe());
-        let state = ControllerState::new(identity.clone(), handlers.clone(), &health, &metrics, leadership);
+        let state = ControllerState::new(identity(), handlers.clone(), &health, &metrics, leadership);
         let state = Arc::new(state);
         let (admin_server, probes_server) = admin::serve(&configuration.admin, &state).await?;
         let (admin, probes) = (admin_server.address, probes_server.as_ref().map(|server| server.address));
@@ -120,8 +120,6 @@ impl Controller {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
-            identity,
-            health: Arc::clone(&health),
             status,
             state,
             webhook,
@@ -187,9 +185,6 @@ struct ControllerContext {
     configuration: Configuration,
     /// The client without a check of the leadership term.
     client: Client,
-    /// The identity of this process in the leader election.
-    identity: String,
-    health: Arc<Health>,
     status: watch::Sender<ElectionStatus>,
     state: Arc<ControllerState>,
     /// The admission webhook, if it is configured.
@@ -224,7 +219,7 @@ impl ControllerContext {
         for term in 1_u64.. {
             match session::run(self, term).await? {
                 None => break,
-                Some(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
+                Some(reason) => self.state.health.set_unmet(LEADERSHIP, reason.to_string()),
             }
             if self.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 break;

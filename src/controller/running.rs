@@ -57,7 +57,7 @@ impl<'r> HandlerTasks<'r> {
         setup.share(Arc::clone(&selection));
         // Drivers with tasks of their own check the term and count.
         setup.share(Arc::new(term.clone()));
-        setup.share(Arc::new(ReplicaIdentity(context.identity.clone())));
+        setup.share(Arc::new(ReplicaIdentity(context.state.identity.clone())));
         setup.share(Arc::clone(&state.metrics));
         setup.share(Arc::new(state.background.clone()));
         let names = scope.handlers(registry, &configuration.kubernetes.enabled_handlers);
@@ -95,7 +95,7 @@ impl<'r> HandlerTasks<'r> {
         let limit = self.context.configuration.relay.handler_timeout.into();
         for check in self.handlers.diagnostics.readiness.clone() {
             let name = self.add_condition(format!("driver {}", check.name), "not checked yet");
-            let health = Arc::clone(&self.context.health);
+            let health = Arc::clone(&self.context.state.health);
             self.tasks.spawn(async move {
                 let failed = |attempt: u32, wait_ms: u128, error: String| {
                     warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
@@ -107,7 +107,7 @@ impl<'r> HandlerTasks<'r> {
         }
         for handler in Arc::clone(&self.handlers.pipeline).handlers() {
             let name = self.add_condition(format!("handler {}", handler.name), MARKS_UNREAD);
-            let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
+            let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.state.health));
             self.tasks.spawn(async move {
                 garbage_collection::recover(&handler, |progress| health.set_unmet(&name, progress)).await;
                 health.set_met(&name);
@@ -126,17 +126,15 @@ impl<'r> HandlerTasks<'r> {
             HandlerScope::EveryReplica => "watches in every replica",
         };
         let name = self.add_condition(name.to_owned(), "not all objects are listed yet");
-        let (pipeline, watcher) = (Arc::clone(&self.handlers.pipeline), Arc::clone(&self.handlers.watcher));
-        let (health, metrics) = (Arc::clone(&self.context.health), Arc::clone(&self.context.state.metrics));
+        let (handlers, state) = (Arc::clone(&self.handlers), Arc::clone(&self.context.state));
         let relay = self.context.configuration.relay.clone();
         self.tasks.spawn(async move {
-            watcher.until_listed().await;
+            handlers.watcher.until_listed().await;
             info!("all objects are listed");
-            health.set_met(&name);
-            let collections = pipeline
-                .handlers()
-                .iter()
-                .map(|handler| garbage_collection::collect_periodically(handler, &watcher, &relay, &metrics));
+            state.health.set_met(&name);
+            let collections = handlers.pipeline.handlers().iter().map(|handler| {
+                garbage_collection::collect_periodically(handler, &handlers.watcher, &relay, &state.metrics)
+            });
             futures_util::future::join_all(collections).await;
         });
         sources::start(&mut self.tasks, &self.handlers.pipeline);
@@ -145,7 +143,7 @@ impl<'r> HandlerTasks<'r> {
     /// Adds a readiness condition that is not met yet, and returns its name.
     fn add_condition(&mut self, name: String, reason: &str) -> String {
         self.conditions.push(name.clone());
-        self.context.health.set_unmet(&name, reason);
+        self.context.state.health.set_unmet(&name, reason);
         name
     }
 
@@ -181,7 +179,7 @@ impl<'r> HandlerTasks<'r> {
         if !self.handlers.pipeline.halt(grace).await {
             warn!("a handler did not stop when leadership ended; its writes and driver calls are refused");
         }
-        self.context.health.remove(&self.conditions);
+        self.context.state.health.remove(&self.conditions);
     }
 
     /// Ends the watches and the background tasks.
@@ -208,7 +206,7 @@ fn record_events(
         return None;
     }
     let outcomes = context.state.metrics.kubernetes_events.clone();
-    Some(events::start(client.clone(), context.identity.clone(), outcomes))
+    Some(events::start(client.clone(), context.state.identity.clone(), outcomes))
 }
 
 /// Adds the check, for `kubectl staffetta check`, that this process has the rights (RBAC) for Kubernetes Events and for `handlers`. In the

@@ -104,12 +104,9 @@ impl Planner<'_> {
         let handlers =
             handlers.map(|(name, handler)| DryRunHandler::new(&name, handler, &self.log, self.limit));
         let handlers: Vec<_> = handlers.collect();
-        let mut kinds: Vec<Kind> = Vec::new();
-        for kind in handlers.iter().flat_map(DryRunHandler::kinds) {
-            if kinds.iter().all(|known| known.type_id != kind.type_id) {
-                kinds.push(kind.clone());
-            }
-        }
+        let mut kinds: Vec<Kind> = handlers.iter().flat_map(DryRunHandler::kinds).cloned().collect();
+        let mut known = HashSet::new();
+        kinds.retain(|kind| known.insert(kind.type_id));
         info!("a dry run: nothing is written");
         let lists = join_all(kinds.iter().map(|kind| self.list(kind)));
         let recoveries = join_all(handlers.iter().map(|handler| self.recover(handler)));

@@ -145,7 +145,7 @@ impl Aggregator {
         series.last_seen = now;
         let due = series.last_written.map_or(now, |written| now.max(written + min_write_interval));
         if series.pending.replace(occurrence).is_none() {
-            self.enqueue(key, due, warning);
+            self.queues[usize::from(!series.warning)].insert((due, key));
         }
         true
     }
@@ -165,12 +165,10 @@ impl Aggregator {
             let (_, key) = self.queues.iter_mut().find(is_due)?.pop_first()?;
             let Some(series) = self.series.get_mut(&key) else { continue };
             let Some(occurrence) = series.pending.take() else { continue };
-            if let Some(&(_, until)) =
-                self.paused.get(occurrence.namespace()).filter(|(_, until)| *until > now)
-            {
-                let warning = occurrence.warning;
+            let pause = self.paused.get(occurrence.namespace()).filter(|(_, until)| *until > now);
+            if let Some((_, until)) = pause {
                 series.pending = Some(occurrence);
-                self.enqueue(key, until, warning);
+                self.queues[usize::from(!series.warning)].insert((*until, key));
                 continue;
             }
             self.whole_burst_at = self.whole_burst_at.max(now) + self.limits.write_interval;
@@ -194,9 +192,8 @@ impl Aggregator {
         let repeat = !matches!(outcome, EventOutcome::Done | EventOutcome::Rejected);
         // An occurrence that arrived in between is newer and is queued already.
         if repeat && series.pending.is_none() {
-            let warning = write.occurrence.warning;
             series.pending = Some(write.occurrence);
-            self.enqueue(write.key, now, warning);
+            self.queues[usize::from(!series.warning)].insert((now, write.key));
         }
     }
 
@@ -224,11 +221,6 @@ impl Aggregator {
     /// Returns the number of Events with an occurrence that is not written yet.
     pub(super) fn pending(&self) -> usize {
         self.queues.iter().map(BTreeSet::len).sum()
-    }
-
-    /// Adds a series to the queue. It is written at `due`.
-    fn enqueue(&mut self, key: SeriesKey, due: Instant, warning: bool) {
-        self.queues[usize::from(!warning)].insert((due, key));
     }
 }
 

@@ -78,10 +78,6 @@ impl EventWriter {
                 },
             }
         }
-        let events = lock(&self.aggregator).pending();
-        if events > 0 {
-            info!(events, "not all Kubernetes Events were written");
-        }
     }
 
     /// Adds one to the count of this outcome.

@@ -65,7 +65,7 @@ impl DryRunClient {
         };
         let answer = self.send(dry_run).await?;
         let changes_object = matches!(parts.method, Method::PATCH | Method::PUT);
-        let present = if changes_object { self.present(&parts).await? } else { None };
+        let present = if changes_object { self.present(&parts).await? } else { Value::Null };
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let write = Write { target, method: &parts.method, body, present };
         match DryRunOutcome::of(&answer) {
@@ -74,14 +74,12 @@ impl DryRunClient {
                 if !changes_object || !step.with.is_empty() {
                     self.log.add(Some(write.object(answer.body())), step);
                     if changes_object {
-                        self.changed(target, write.present.as_ref(), answer.body());
+                        self.changed(target, write.present, answer.body());
                     }
                 }
             }
-            DryRunOutcome::Conflict => {
-                // A controller handles the newer version next.
-                self.changed(target, write.present.as_ref(), write.present.as_ref().unwrap_or(&Value::Null));
-            }
+            // A controller handles the newer version next.
+            DryRunOutcome::Conflict => self.changed(target, write.present.clone(), &write.present),
             DryRunOutcome::Refused(reason) => {
                 let step = PlannedStep { refused: Some(reason), ..write.step(None) };
                 self.log.add(Some(write.object(&Value::Null)), step);
@@ -91,7 +89,8 @@ impl DryRunClient {
                 self.log.add(Some(write.object(&Value::Null)), step);
                 let object = match parts.method {
                     Method::DELETE => json!({ "kind": "Status", "status": "Success" }),
-                    _ => write.present.unwrap_or(write.body),
+                    _ if write.present.is_null() => write.body,
+                    _ => write.present,
                 };
                 return Ok(response(StatusCode::OK, &object));
             }
@@ -100,15 +99,15 @@ impl DryRunClient {
         Ok(answer.map(|body| Body::from(body.to_string().into_bytes())))
     }
 
-    /// Returns the current state of the object that the request writes; `None` if it does not exist or must not be read.
-    async fn present(&self, parts: &Parts) -> Result<Option<Value>, BoxError> {
+    /// Returns the current state of the object that the request writes; null if it does not exist or must not be read.
+    async fn present(&self, parts: &Parts) -> Result<Value, BoxError> {
         for request in [as_empty_patch(parts), as_read(parts)].into_iter().flatten() {
             let answer = self.send(request).await?;
             if answer.status().is_success() {
-                return Ok(Some(answer.into_body()));
+                return Ok(answer.into_body());
             }
         }
-        Ok(None)
+        Ok(Value::Null)
     }
 
     /// Sends a request and reads the response. The body is null if it is not JSON.
@@ -121,9 +120,9 @@ impl DryRunClient {
     }
 
     /// Records a write that would change the stored state `before` of an object to `after`, so that the handlers get the object once more.
-    fn changed(&self, target: &WriteTarget, before: Option<&Value>, after: &Value) {
+    fn changed(&self, target: &WriteTarget, before: Value, after: &Value) {
         let Some(uid) = after["metadata"]["uid"].as_str().filter(|_| target.is_object()) else { return };
-        let write = AcceptedWrite { before: before.cloned().unwrap_or_default(), after: after.clone() };
+        let write = AcceptedWrite { before, after: after.clone() };
         lock(&self.accepted).entry(uid.to_owned()).or_default().push(write);
     }
 
@@ -146,8 +145,8 @@ struct Write<'a> {
     method: &'a Method,
     /// The body of the request; null if it is not JSON.
     body: Value,
-    /// The object before the write.
-    present: Option<Value>,
+    /// The object before the write; null if it is not known.
+    present: Value,
 }
 
 impl Write<'_> {
@@ -164,11 +163,8 @@ impl Write<'_> {
             Some(subresource) => format!("{verb} {subresource}"),
         };
         let secret = self.target.plural == "secrets";
-        let with = match *self.method {
-            Method::DELETE => Vec::new(),
-            Method::POST => changes(&self.body, &Value::Null, None, secret),
-            _ => changes(&self.body, self.present.as_ref().unwrap_or(&Value::Null), after, secret),
-        };
+        let deletes = *self.method == Method::DELETE;
+        let with = if deletes { Vec::new() } else { changes(&self.body, &self.present, after, secret) };
         PlannedStep { by: KUBERNETES.into(), what, with, ..PlannedStep::default() }
     }
 
@@ -177,7 +173,7 @@ impl Write<'_> {
     fn object(&self, answer: &Value) -> PlannedObject {
         let WriteTarget { namespace, plural, name, .. } = self.target;
         let text = |pointer: &str| {
-            let objects = [Some(answer), self.present.as_ref(), Some(&self.body)].into_iter().flatten();
+            let objects = [answer, &self.present, &self.body].into_iter();
             let objects = objects.filter(|object| object["kind"] != "Status");
             let mut texts = objects.filter_map(|object| object.pointer(pointer)?.as_str());
             texts.find(|text| !text.is_empty()).map(str::to_owned)
