@@ -1,16 +1,27 @@
-//! Accepts the connections of a server up to a maximum number, so that no client can block others.
+//! Serves the connections of an HTTP server within limits, so that no client can block others.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
-use tracing::warn;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::{debug, warn};
 
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
+
+/// The time limit for receiving the head of a request.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum size of the head of a request, in bytes; a larger one is rejected with 431.
+pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
 
 /// The limits on a server's connections.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +30,8 @@ pub(crate) struct ConnectionBound {
     pub(crate) connections: usize,
     /// The age at which the oldest connection may be closed to make room for a new one. Until then, the new one waits.
     pub(crate) grace: Duration,
+    /// The maximum lifetime of a connection.
+    pub(crate) lifetime: Duration,
 }
 
 /// The time at which an open connection was accepted, and the task that serves it.
@@ -42,13 +55,36 @@ where
         match listener.accept().await {
             Ok((stream, _)) => {
                 make_room(&mut open, bound, &mut tasks).await;
-                open.push_back((Instant::now(), tasks.spawn(connection(stream))));
+                let served = timeout(bound.lifetime, connection(stream));
+                let served = async move {
+                    if served.await.is_err() {
+                        debug!(server, "a connection timed out");
+                    }
+                };
+                open.push_back((Instant::now(), tasks.spawn(served)));
             }
             Err(error) => {
                 warn!(server, %error, "a server cannot accept a connection");
                 sleep(ACCEPT_DELAY).await;
             }
         }
+    }
+}
+
+/// Serves one request and closes the connection, so that other clients get a connection, too. `server` names the server in the log.
+pub(crate) async fn serve_request(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    server: &'static str,
+) {
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .keep_alive(false)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_header_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = served.await {
+        debug!(server, %error, "a connection ended early");
     }
 }
 
@@ -76,7 +112,6 @@ mod tests {
     use std::net::SocketAddr;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::time::timeout;
     use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
@@ -87,7 +122,7 @@ mod tests {
     async fn served(grace: Duration) -> (SocketAddr, AbortOnDropHandle<Infallible>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let bound = ConnectionBound { connections: 2, grace };
+        let bound = ConnectionBound { connections: 2, grace, lifetime: GRACE * 10 };
         let serving = serve(listener, bound, "echo", echo);
         (address, AbortOnDropHandle::new(tokio::spawn(serving)))
     }

@@ -71,23 +71,18 @@ impl Term {
     /// Runs `work` while the term is active: the deadline is checked before each poll. If `end` is called or the deadline
     /// passes, the work is not polled again and the result is [`NotLeader`].
     pub(crate) async fn run<W: Future>(&self, work: W) -> Result<W::Output, NotLeader> {
-        let mut work = pin!(work);
-        // Most work is ready at its first poll and needs no notification of the end.
-        let first = poll_fn(|context| {
-            let poll = self.is_active().then(|| work.as_mut().poll(context));
-            Poll::Ready(poll.ok_or(NotLeader))
-        });
-        if let Poll::Ready(output) = first.await? {
-            return Ok(output);
-        }
-        let mut ended = pin!(self.0.ended.cancelled());
-        let rest = poll_fn(|context| {
-            if ended.as_mut().poll(context).is_ready() || !self.is_active() {
+        let (mut work, mut ended) = (pin!(work), pin!(self.0.ended.cancelled()));
+        let run = poll_fn(|context| {
+            if !self.is_active() {
                 return Poll::Ready(Err(NotLeader));
             }
-            work.as_mut().poll(context).map(Ok)
+            // Most work is ready at its first poll and needs no notification of the end.
+            match work.as_mut().poll(context) {
+                Poll::Ready(output) => Poll::Ready(Ok(output)),
+                Poll::Pending => ended.as_mut().poll(context).map(|()| Err(NotLeader)),
+            }
         });
-        rest.await
+        run.await
     }
 
     /// Sets the deadline, unless the term has ended.

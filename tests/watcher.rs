@@ -226,7 +226,7 @@ async fn an_interrupted_watch_resumes_without_a_new_list() {
 }
 
 #[tokio::test]
-async fn a_kind_is_watched_once_and_watches_can_be_added_and_removed_at_any_time() {
+async fn a_kind_is_watched_once_and_can_be_watched_again_after_a_stop() {
     let mut world = world(CAPACITY).await;
     let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
     let kind = Kind::of::<ConfigMap>();
@@ -246,7 +246,7 @@ async fn a_kind_is_watched_once_and_watches_can_be_added_and_removed_at_any_time
     );
     assert_eq!(watcher.uids(kind.type_id).map(|uids| uids.len()), Some(0));
 
-    watcher.remove(&kind);
+    watcher.stop();
     assert_eq!(watcher.uids(kind.type_id), None);
     world.create("unseen").await;
     watcher.add(&kind);

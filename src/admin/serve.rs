@@ -4,59 +4,30 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tracing::debug;
+use tokio::net::TcpListener;
 
-use crate::connections::{self, ConnectionBound};
+use crate::connections::{self, ConnectionBound, serve_request};
 
-/// The maximum number of concurrent connections. A further connection waits until one ends or the oldest one is older than [`GRACE`].
-const MAX_CONNECTIONS: usize = 64;
-
-/// The age at which the oldest connection is closed to make room for another one: long enough to serve the page, and shorter than the
-/// time limit of a probe, so that probes succeed even if other clients hold all connections.
-const GRACE: Duration = Duration::from_millis(500);
-
-/// The time limit for receiving the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The maximum size of the head of a request, in bytes; a larger one is rejected with 431.
-const MAX_HEAD_BYTES: usize = 16 * 1024;
-
-/// The maximum lifetime of a connection.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
+/// The limits on connections. A further connection waits until one ends or is old enough to be closed: long enough to serve the page, and
+/// shorter than the time limit of a probe, so that probes succeed even if other clients hold all connections.
+const CONNECTION_LIMITS: ConnectionBound =
+    ConnectionBound { connections: 64, grace: Duration::from_millis(500), lifetime: Duration::from_secs(15) };
 
 /// Serves connections until the future is dropped. Dropping it also closes the open connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
-    let bound = ConnectionBound { connections: MAX_CONNECTIONS, grace: GRACE };
-    connections::serve(listener, bound, "admin", |stream| connection(stream, router.clone())).await
-}
-
-/// Serves one request and closes the connection. A client has to connect again for the next request, so that other clients get a
-/// connection, too.
-async fn connection(stream: TcpStream, router: Router) {
-    let serving = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .keep_alive(false)
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_header_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a connection to the admin server ended early"),
-        Err(_) => debug!("a connection to the admin server timed out"),
-    }
+    let connection = |stream| serve_request(stream, router.clone(), "admin");
+    connections::serve(listener, CONNECTION_LIMITS, "admin", connection).await
 }
 
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::connections::{HEAD_TIMEOUT, MAX_HEAD_BYTES};
 
     async fn served() -> (std::net::SocketAddr, tokio::task::JoinHandle<Infallible>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -101,7 +72,7 @@ mod tests {
     async fn idle_connections_do_not_block_others() {
         let (address, _task) = served().await;
         let mut idle = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..CONNECTION_LIMITS.connections {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
         is_served_within(HEAD_TIMEOUT / 2, address).await;
@@ -111,7 +82,7 @@ mod tests {
     async fn a_client_that_sends_many_requests_does_not_block_others() {
         let (address, _task) = served().await;
         let mut busy = tokio::task::JoinSet::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..CONNECTION_LIMITS.connections {
             let mut stream = TcpStream::connect(address).await.unwrap();
             busy.spawn(async move {
                 let mut answer = [0; 1024];
@@ -129,12 +100,12 @@ mod tests {
     async fn a_client_that_does_not_read_its_response_does_not_block_others() {
         let (address, _task) = served().await;
         let mut not_reading = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..CONNECTION_LIMITS.connections {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
             not_reading.push(stream);
         }
-        is_served_within(CONNECTION_TIMEOUT / 2, address).await;
+        is_served_within(CONNECTION_LIMITS.lifetime / 2, address).await;
     }
 
     /// The size of a status page with many objects that fail.

@@ -12,7 +12,7 @@ use staffetta_handler::{Registry, Setup, SetupError};
 use tokio::task::spawn_blocking;
 
 use super::unreachable::Unreachable;
-use crate::metrics::CniRequestMetrics;
+use crate::metrics::Metrics;
 
 /// The name of the section with the options of the daemon.
 pub(crate) const SECTION: &str = "cni_daemon";
@@ -60,11 +60,11 @@ fn bridges(setup: &Setup) -> Result<PermittedBridges, SetupError> {
 /// Adds the handler `cni`, which watches the pods of the node `node_name` and passes their VIFs to `daemon`.
 pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name: String) {
     registry.handler(HANDLER, "Knows the pods of a node and their VIFs.", move |setup| {
-        let metrics = setup.shared(|| Ok(CniRequestMetrics::default()))?;
-        metrics.start();
+        let metrics = setup.shared(|| Ok(Metrics::default()))?;
+        metrics.cni_requests.start();
         daemon.observe(
             setup.recorder.clone(),
-            Arc::new(move |command, code, time| metrics.ended(command, code, time)),
+            Arc::new(move |command, code, time| metrics.cni_requests.ended(command, code, time)),
         );
         node_port(setup)?;
         Ok(registration(&daemon, &node_name))

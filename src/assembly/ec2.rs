@@ -10,7 +10,7 @@ use staffetta_handler::{Finding, Registry, Setup, SetupError, causes};
 
 use super::family::DriverFamily;
 use super::unreachable::Unreachable;
-use crate::metrics::Ec2RequestMetrics;
+use crate::metrics::Metrics;
 
 /// The error message when EC2 does not respond, or rejects the credentials.
 const UNUSABLE: &str = "EC2 cannot be used with the options of the section [ec2]";
@@ -37,7 +37,7 @@ fn provider(setup: &Setup) -> Result<Arc<Ec2Prefixes>, SetupError> {
         }
         error => SetupError::Invalid(causes(&error)),
     })?;
-    let requests = setup.shared(|| Ok(Ec2RequestMetrics::default()))?;
+    let requests = Arc::clone(&setup.shared(|| Ok(Metrics::default()))?.ec2_requests);
     let driver = Ec2Prefixes::new(access, requests, super::fence(setup)?);
     let driver = Arc::new(driver.map_err(|error| SetupError::Invalid(causes(&error)))?);
     let checked = Arc::clone(&driver);

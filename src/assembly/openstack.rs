@@ -22,7 +22,7 @@ use staffetta_openstack::{
 use super::family::DriverFamily;
 use super::fence;
 use super::unreachable::Unreachable;
-use crate::metrics::CloudRequestMetrics;
+use crate::metrics::Metrics;
 use diagnosis::{CATEGORY, creates, needs_extension, needs_quotas};
 
 /// The description of the drivers that return the project of `[neutron_defaults]`.
@@ -161,7 +161,7 @@ pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
             };
             SetupError::Missing { message: error.to_string(), stand_in }
         })?;
-        let requests = setup.shared(|| Ok(CloudRequestMetrics::default()))?;
+        let requests = Arc::clone(&setup.shared(|| Ok(Metrics::default()))?.cloud_requests);
         let cloud = Cloud::fenced(access, requests, fence(setup)?);
         let cloud = cloud.map_err(|error| SetupError::Invalid(causes(&error)))?;
         let cloud = cloud.in_projects(defaults(setup)?.all_projects());

@@ -16,7 +16,7 @@ use staffetta_network::vif::networks::{
 };
 
 use crate::config::TimeSpan;
-use crate::metrics::PoolMetrics;
+use crate::metrics::Metrics;
 use crate::term::Term;
 
 /// Options of the pools of VIFs. All numbers apply to each node, project, network and set of subnets separately.
@@ -138,7 +138,7 @@ pub(super) fn pooled(
     let term = setup.shared(|| Ok(Term::unlimited()))?;
     let is_leader = Arc::new(move || term.is_active());
     let pool = WarmVifPool::new(bulk, setup.driver_named::<dyn PodVifDriver>(driver)?, policy, is_leader);
-    setup.shared(|| Ok(PoolMetrics::default()))?.add(name, pool.metrics());
+    setup.shared(|| Ok(Metrics::default()))?.pools.add(name, pool.metrics());
     Ok(Arc::new(pool))
 }
 

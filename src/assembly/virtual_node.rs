@@ -5,11 +5,13 @@ use std::sync::Arc;
 use staffetta_driver::app_hosting::{AppHostingDriverTable, AppHostingDrivers};
 use staffetta_handler::{Finding, Registration, Registry, Setup, SetupError, causes};
 use staffetta_memory::MemoryDevices;
+use staffetta_virtual_node::MachineState;
 use staffetta_virtual_node::app_hosting::{
     AppHosting, AppHostingOptions, CiscoDevice, HANDLER, check_devices, read_devices,
 };
-use staffetta_virtual_node::{MachineState, VirtualNodeMetricsRegistry};
 use tracing::info;
+
+use crate::metrics::Metrics;
 
 /// The maximum number of unreachable machines (devices or bases) that a check names.
 const MAX_MACHINES: usize = 20;
@@ -33,7 +35,7 @@ pub(super) fn diagnose(
     handler: &'static str,
     machines: &'static str,
 ) -> Result<(), SetupError> {
-    let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
+    let figures = setup.shared(|| Ok(Metrics::default()))?.virtual_nodes.clone();
     setup.diagnosis(handler, move || {
         let findings = reachability_findings(machines, figures.machines(handler));
         async move { Ok(findings) }
@@ -100,9 +102,7 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         drivers,
         recorder: setup.recorder.clone(),
         custom_resources,
-        figures: VirtualNodeMetricsRegistry::clone(
-            &*setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?,
-        ),
+        figures: setup.shared(|| Ok(Metrics::default()))?.virtual_nodes.clone(),
     };
     let registration = handler.registration().map_err(|error| SetupError::Invalid(causes(&error)))?;
     Ok(registration.erase())

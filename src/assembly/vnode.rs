@@ -5,7 +5,6 @@ use std::sync::Arc;
 use staffetta_driver::tunnel::Tunnel;
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
-use staffetta_virtual_node::VirtualNodeMetricsRegistry;
 use staffetta_virtual_node::vnode::peer::{PEER_HANDLER, PeerDeployments, PeerIndex};
 use staffetta_virtual_node::vnode::tracker::{OperationTracker, TrackerPolicy};
 use staffetta_virtual_node::vnode::{HANDLER, Vnode, VnodeOptions};
@@ -13,7 +12,7 @@ use tracing::info;
 
 use super::unreachable::Unreachable;
 use crate::identity::{ReplicaIdentity, identity};
-use crate::metrics::OperationMetrics;
+use crate::metrics::Metrics;
 
 /// Registers the handlers `vnode` and `peer_deployment`, and the section `[vnode]`.
 pub(super) fn handlers(registry: &mut Registry) {
@@ -66,13 +65,12 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
         return Ok(Registration::new(()).erase());
     }
     super::virtual_node::diagnose(setup, HANDLER, "bases")?;
-    let metrics = OperationMetrics::clone(&*setup.shared(|| Ok(OperationMetrics::default()))?);
-    let counted = metrics.clone();
+    let metrics = setup.shared(|| Ok(Metrics::default()))?;
+    let counted = Arc::clone(&metrics);
     let tracker = OperationTracker::new(TrackerPolicy::default(), setup.recorder.clone(), move |ended| {
-        counted.count(ended);
+        counted.module_operations.count(ended);
     });
-    metrics.read(&tunnels, &tracker);
-    let figures = setup.shared(|| Ok(VirtualNodeMetricsRegistry::default()))?;
+    metrics.module_operations.read(&tunnels, &tracker);
     let handler = Vnode {
         cluster: setup.cluster_id()?,
         client: setup.client(),
@@ -82,7 +80,7 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
         tunnels,
         tracker,
         recorder: setup.recorder.clone(),
-        figures: VirtualNodeMetricsRegistry::clone(&figures),
+        figures: metrics.virtual_nodes.clone(),
     };
     Ok(handler.registration().erase())
 }

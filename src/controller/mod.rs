@@ -6,7 +6,6 @@
 
 mod leadership;
 mod namespace_scope;
-mod replica;
 mod running;
 mod selection;
 mod session;
@@ -29,6 +28,7 @@ use crate::connect::Connection;
 use crate::health::Health;
 use crate::identity::identity;
 use crate::metrics::Metrics;
+use crate::pipeline::HandlerScope;
 use crate::state::{ControllerState, LeadershipSummary};
 use crate::term::Term;
 use crate::webhook::Webhook;
@@ -37,6 +37,7 @@ use crate::{admin, client};
 pub use crate::admin::ListenError;
 pub use crate::webhook::WebhookError;
 pub use leadership::{ElectionStatus, LossReason, Role};
+use running::HandlerTasks;
 pub(crate) use selection::{FINALIZER_PREFIX, ObjectSelection};
 pub(crate) use validation::check_handlers;
 
@@ -98,10 +99,10 @@ impl Controller {
         health.set_unmet(API_SERVER, "not connected yet");
         let handlers = &configuration.kubernetes.enabled_handlers;
         let metrics = Arc::new(Metrics::new(&host, handlers));
-        let (election, identity) = (&configuration.leader_election, identity());
+        let election = &configuration.leader_election;
         let status = leadership::initial_status(election);
         let leadership = leadership_summary(&election.lease_name, status.subscribe());
-        let state = ControllerState::new(identity.clone(), handlers.clone(), &health, &metrics, leadership);
+        let state = ControllerState::new(identity(), handlers.clone(), &health, &metrics, leadership);
         let state = Arc::new(state);
         let (admin_server, probes_server) = admin::serve(&configuration.admin, &state).await?;
         let (admin, probes) = (admin_server.address, probes_server.as_ref().map(|server| server.address));
@@ -119,8 +120,6 @@ impl Controller {
             registry: Arc::new(registry),
             configuration: configuration.clone(),
             client,
-            identity,
-            health: Arc::clone(&health),
             status,
             state,
             webhook,
@@ -186,9 +185,6 @@ struct ControllerContext {
     configuration: Configuration,
     /// The client without a check of the leadership term.
     client: Client,
-    /// The identity of this process in the leader election.
-    identity: String,
-    health: Arc<Health>,
     status: watch::Sender<ElectionStatus>,
     state: Arc<ControllerState>,
     /// The admission webhook, if it is configured.
@@ -206,7 +202,7 @@ impl ControllerContext {
             result
         };
         let in_every_replica = async {
-            let result = replica::run(&self).await;
+            let result = self.run_in_every_replica().await;
             self.stop.cancel();
             result
         };
@@ -223,13 +219,31 @@ impl ControllerContext {
         for term in 1_u64.. {
             match session::run(self, term).await? {
                 None => break,
-                Some(reason) => self.health.set_unmet(LEADERSHIP, reason.to_string()),
+                Some(reason) => self.state.health.set_unmet(LEADERSHIP, reason.to_string()),
             }
             if self.stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Runs the handlers that run in every replica until the controller is stopped. Their client and chains are not bound to the
+    /// leadership. Fails if the handlers cannot be created, or do not finish within the drain time.
+    async fn run_in_every_replica(&self) -> Result<(), ControllerError> {
+        let scope = HandlerScope::EveryReplica;
+        if scope.handlers(&self.registry, &self.configuration.kubernetes.enabled_handlers).is_empty() {
+            self.stop.cancelled().await;
+            return Ok(());
+        }
+        let term = Term::unlimited();
+        let client = client::wrap(self.client.clone(), &self.state.metrics.api_requests, &term);
+        let cluster = self.stop.run_until_cancelled(session::cluster_info(self, &client)).await;
+        let Some(cluster) = cluster else { return Ok(()) };
+        let running = HandlerTasks::start(self, scope, &cluster, &client, &term)?;
+        self.stop.cancelled().await;
+        let drained = running.stop(self.configuration.shutdown.drain.into()).await;
+        if drained { Ok(()) } else { Err(ControllerError::Undrained) }
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use staffetta_handler::{Check, Recorder, Setup, SetupError};
+use staffetta_handler::{Recorder, Setup, SetupError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{ControllerContext, ControllerError, Health, ObjectSelection, check_handlers, create_handlers};
+use super::{ControllerContext, ControllerError, ObjectSelection, check_handlers, create_handlers};
 use crate::check::{Diagnostics, rights_of};
 use crate::cluster::ClusterInfo;
 use crate::events::{self, Publisher, PublisherTask};
@@ -49,24 +49,17 @@ impl<'r> HandlerTasks<'r> {
         term: &Term,
     ) -> Result<Self, ControllerError> {
         let ControllerContext { registry, configuration, state, .. } = context;
-        let (recorder, recording) = record_events(context, cluster, client).unzip();
+        let (publisher, recording) = record_events(context, cluster, client).unzip();
+        let publisher = publisher.unwrap_or_default();
         let mut setup = cluster.clone().setup(registry, configuration, client.clone());
-        if let Some(publisher) = recorder.clone() {
-            setup.recorder = Recorder::new(move |note| publisher.record(note));
-        }
+        let notes = publisher.clone();
+        setup.recorder = Recorder::new(move |note| notes.record(note));
         let selection = Arc::new(ObjectSelection::new(&configuration.kubernetes));
         setup.share(Arc::clone(&selection));
         // Drivers with tasks of their own check the term and count.
-        let metrics = &state.metrics;
         setup.share(Arc::new(term.clone()));
-        setup.share(Arc::new(ReplicaIdentity(context.identity.clone())));
-        setup.share(Arc::clone(&metrics.cloud_requests));
-        setup.share(Arc::clone(&metrics.ec2_requests));
-        setup.share(Arc::clone(&metrics.cni_requests));
-        setup.share(Arc::new(metrics.virtual_nodes.clone()));
-        setup.share(Arc::new(metrics.module_operations.clone()));
-        setup.share(Arc::new(metrics.pools.clone()));
-        setup.share(Arc::new(metrics.prefixes.clone()));
+        setup.share(Arc::new(ReplicaIdentity(context.state.identity.clone())));
+        setup.share(Arc::clone(&state.metrics));
         setup.share(Arc::new(state.background.clone()));
         let names = scope.handlers(registry, &configuration.kubernetes.enabled_handlers);
         let handlers = create_handlers(registry, &names, &setup).map_err(|error| match error {
@@ -77,7 +70,7 @@ impl<'r> HandlerTasks<'r> {
             error => error,
         })?;
         info!(handlers = names.join(","), "the handlers are created");
-        let reports = HandlerReports::new(recorder, configuration.events.success, metrics);
+        let reports = HandlerReports::new(publisher, configuration.events.success, &state.metrics);
         let pipeline = Arc::new(pipeline::build(handlers, &configuration.relay, term, &reports));
         add_rights_diagnosis(context, scope, names, &setup);
         let diagnostics = Arc::new(Diagnostics::new(setup.into_checks()));
@@ -103,11 +96,19 @@ impl<'r> HandlerTasks<'r> {
         let limit = self.context.configuration.relay.handler_timeout.into();
         for check in self.handlers.diagnostics.readiness.clone() {
             let name = self.add_condition(format!("driver {}", check.name), "not checked yet");
-            self.tasks.spawn(until_healthy(name, check, limit, Arc::clone(&self.context.health)));
+            let health = Arc::clone(&self.context.state.health);
+            self.tasks.spawn(async move {
+                let failed = |attempt: u32, wait_ms: u128, error: String| {
+                    warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
+                    health.set_unmet(&name, error);
+                };
+                until_success(limit, || (check.run)(), failed).await;
+                health.set_met(&name);
+            });
         }
         for handler in Arc::clone(&self.handlers.pipeline).handlers() {
             let name = self.add_condition(format!("handler {}", handler.name), MARKS_UNREAD);
-            let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.health));
+            let (handler, health) = (Arc::clone(handler), Arc::clone(&self.context.state.health));
             self.tasks.spawn(async move {
                 garbage_collection::recover(&handler, |progress| health.set_unmet(&name, progress)).await;
                 health.set_met(&name);
@@ -126,17 +127,15 @@ impl<'r> HandlerTasks<'r> {
             HandlerScope::EveryReplica => "watches in every replica",
         };
         let name = self.add_condition(name.to_owned(), "not all objects are listed yet");
-        let (pipeline, watcher) = (Arc::clone(&self.handlers.pipeline), Arc::clone(&self.handlers.watcher));
-        let (health, metrics) = (Arc::clone(&self.context.health), Arc::clone(&self.context.state.metrics));
+        let (handlers, state) = (Arc::clone(&self.handlers), Arc::clone(&self.context.state));
         let relay = self.context.configuration.relay.clone();
         self.tasks.spawn(async move {
-            watcher.until_listed().await;
+            handlers.watcher.until_listed().await;
             info!("all objects are listed");
-            health.set_met(&name);
-            let collections = pipeline
-                .handlers()
-                .iter()
-                .map(|handler| garbage_collection::collect_periodically(handler, &watcher, &relay, &metrics));
+            state.health.set_met(&name);
+            let collections = handlers.pipeline.handlers().iter().map(|handler| {
+                garbage_collection::collect_periodically(handler, &handlers.watcher, &relay, &state.metrics)
+            });
             futures_util::future::join_all(collections).await;
         });
         sources::start(&mut self.tasks, &self.handlers.pipeline);
@@ -145,7 +144,7 @@ impl<'r> HandlerTasks<'r> {
     /// Adds a readiness condition that is not met yet, and returns its name.
     fn add_condition(&mut self, name: String, reason: &str) -> String {
         self.conditions.push(name.clone());
-        self.context.health.set_unmet(&name, reason);
+        self.context.state.health.set_unmet(&name, reason);
         name
     }
 
@@ -181,7 +180,7 @@ impl<'r> HandlerTasks<'r> {
         if !self.handlers.pipeline.halt(grace).await {
             warn!("a handler did not stop when leadership ended; its writes and driver calls are refused");
         }
-        self.context.health.remove(&self.conditions);
+        self.context.state.health.remove(&self.conditions);
     }
 
     /// Ends the watches and the background tasks.
@@ -189,20 +188,6 @@ impl<'r> HandlerTasks<'r> {
         self.handlers.watcher.stop();
         self.tasks.shutdown().await;
     }
-}
-
-/// Repeats the check of a driver until it succeeds, and keeps the readiness condition up to date.
-async fn until_healthy(name: String, check: Arc<Check>, timeout: Duration, health: Arc<Health>) {
-    until_success(
-        timeout,
-        || (check.run)(),
-        |attempt, wait_ms, error| {
-            warn!(driver = check.name, attempt, wait_ms, error, "the driver's check failed");
-            health.set_unmet(&name, error);
-        },
-    )
-    .await;
-    health.set_met(&name);
 }
 
 /// Starts to write Kubernetes Events, if they are enabled and the server supports them.
@@ -221,8 +206,8 @@ fn record_events(
         );
         return None;
     }
-    let metrics = context.state.metrics.kubernetes_events();
-    Some(events::start(client.clone(), context.identity.clone(), metrics))
+    let outcomes = context.state.metrics.kubernetes_events.clone();
+    Some(events::start(client.clone(), context.state.identity.clone(), outcomes))
 }
 
 /// Adds the check, for `kubectl staffetta check`, that this process has the rights (RBAC) for Kubernetes Events and for `handlers`. In the

@@ -25,6 +25,7 @@ pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 /// finalizer of this program is managed until it is deleted.
 #[derive(Debug)]
 pub(crate) struct ObjectSelection {
+    /// The option `kubernetes.namespaces`. If it is empty, all namespaces are selected.
     namespaces: BTreeSet<String>,
     labels: Option<Selector>,
     /// The namespaces that match `kubernetes.namespace_labels`; `None` if that option is not set.
@@ -101,7 +102,8 @@ impl ObjectSelection {
         let namespace = if is_namespace { &meta.name } else { &meta.namespace };
         Interest::unless(if has_our_finalizer(meta) {
             None
-        } else if !self.has_namespace(namespace.as_ref()) {
+        } else if !self.namespaces.is_empty() && !namespace.iter().any(|name| self.namespaces.contains(name))
+        {
             Some("its namespace is not in `kubernetes.namespaces`")
         } else if !is_namespace
             && !self.labels.as_ref().is_none_or(|labels| label_selector::matches(labels, meta))
@@ -116,11 +118,6 @@ impl ObjectSelection {
         } else {
             None
         })
-    }
-
-    /// Returns `true` if `kubernetes.namespaces` contains the namespace or is empty.
-    fn has_namespace(&self, namespace: Option<&String>) -> bool {
-        self.namespaces.is_empty() || namespace.is_some_and(|namespace| self.namespaces.contains(namespace))
     }
 
     /// Returns `true` if the labels of the namespace match. Otherwise the namespace is recorded as one with skipped objects, which are

@@ -31,8 +31,8 @@ pub(super) async fn run(
 ) -> Result<Option<LossReason>, ControllerError> {
     let wrapped =
         |term: &Term| client::wrap(context.client.clone(), &context.state.metrics.api_requests, term);
-    let identity =
-        |term| if term == 1 { context.identity.clone() } else { format!("{}-{term}", context.identity) };
+    let first = &context.state.identity;
+    let identity = |term| if term == 1 { first.clone() } else { format!("{first}-{term}") };
     let previous = (term > 1).then(|| identity(term - 1));
     let mut election = ElectionHandle::start(
         &context.configuration.leader_election,
@@ -57,7 +57,7 @@ async fn run_term(
     election: &mut ElectionHandle,
 ) -> Result<Option<LossReason>, ControllerError> {
     let status = context.status.subscribe();
-    context.health.set_unmet(HANDLERS, "not created yet");
+    context.state.health.set_unmet(HANDLERS, "not created yet");
     let elected = async {
         tokio::select! {
             () = until_elected(context, status.clone()) => {}
@@ -72,17 +72,17 @@ async fn run_term(
         cluster = elected => cluster?,
     };
     let running = HandlerTasks::start(context, HandlerScope::Leader, &cluster, client, election.term())?;
-    context.health.set_met(HANDLERS);
-    context.health.set_met(LEADERSHIP);
+    context.state.health.set_met(HANDLERS);
+    context.state.health.set_met(LEADERSHIP);
     let grace = context.configuration.shutdown.drain.into();
     tokio::select! {
         biased;
         () = context.stop.cancelled() => {
-            context.health.set_unmet("shutdown", "the controller is stopping");
+            context.state.health.set_unmet("shutdown", "the controller is stopping");
             if running.stop(grace).await { Ok(None) } else { Err(ControllerError::Undrained) }
         }
         reason = election.lost() => {
-            context.health.set_unmet(LEADERSHIP, reason.to_string());
+            context.state.health.set_unmet(LEADERSHIP, reason.to_string());
             running.abandon(grace).await;
             Ok(Some(reason))
         }
@@ -110,7 +110,7 @@ async fn check_standby(
     if let Err(error) = check_handlers(&context.registry, &context.configuration, &cluster) {
         return error;
     }
-    context.health.set_met(HANDLERS);
+    context.state.health.set_met(HANDLERS);
     pending().await
 }
 
@@ -121,32 +121,32 @@ pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -
         || async { Ok(ClusterInfo::read(&context.configuration, client).await?) },
         |attempt, wait_ms, error| {
             warn!(attempt, wait_ms, error, "the API server does not answer");
-            context.health.set_unmet(API_SERVER, error);
+            context.state.health.set_unmet(API_SERVER, error);
         },
     )
     .await;
-    context.health.set_met(API_SERVER);
+    context.state.health.set_met(API_SERVER);
     cluster
 }
 
 /// Completes when this process is the leader. A standby that knows the leader counts as ready.
 async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<ElectionStatus>) {
-    context.health.set_unmet(LEADERSHIP, "the lease is not read yet");
+    context.state.health.set_unmet(LEADERSHIP, "the lease is not read yet");
     loop {
         match &*status.borrow_and_update() {
             ElectionStatus { role: Role::Leader | Role::Unopposed, .. } => break,
             ElectionStatus { last_error: Some(last_error), .. } => {
-                context.health.set_unmet(LEADERSHIP, last_error);
+                context.state.health.set_unmet(LEADERSHIP, last_error);
             }
             ElectionStatus { role: Role::Standby { .. }, .. } => {
-                context.health.set_met(API_SERVER);
-                context.health.set_met(LEADERSHIP);
+                context.state.health.set_met(API_SERVER);
+                context.state.health.set_met(LEADERSHIP);
             }
             ElectionStatus { role: Role::Candidate | Role::Ended(_), .. } => {}
         }
         status.changed().await.expect("the sender outlives every term");
     }
-    context.health.set_unmet(LEADERSHIP, "taking over");
+    context.state.health.set_unmet(LEADERSHIP, "taking over");
 }
 
 #[cfg(test)]

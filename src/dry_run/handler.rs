@@ -8,17 +8,16 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use staffetta_handler::{
-    AnyEvent, Context, EventHandler, HandlerError, Kind, LogExceptions, Message, Registration, Report, Retry,
-    Timeout, TriggerSender, bounded, causes,
+    AnyEvent, Context, EventHandler, HandlerError, Kind, Message, Registration, Retry, Timeout,
+    TriggerSender, bounded,
 };
 
 use super::BACKOFF;
 use super::plan::PlanLog;
 use crate::lock::lock;
 
-/// A handler with a time limit, retries and a log of its failures, as in a real run. It has no queues, because all events are known
-/// beforehand.
-type Chain = LogExceptions<Retry<Timeout<Arc<Registration>>, AnyEvent>, AnyEvent>;
+/// A handler with a time limit and retries, as in a real run. It has no queues, because all events are known beforehand.
+type Chain = Retry<Timeout<Arc<Registration>>, AnyEvent>;
 
 /// One handler in a dry run.
 pub(super) struct DryRunHandler {
@@ -34,11 +33,10 @@ pub(super) struct DryRunHandler {
 
 impl DryRunHandler {
     /// Prepares a handler for a dry run. Each attempt takes at most `limit`. After a transient failure it is repeated according to
-    /// [`BACKOFF`], and the last failure is added to `log`.
+    /// [`BACKOFF`]. Steps and the last failure are added to `log`.
     pub(super) fn new(name: &str, registration: Registration, log: &PlanLog, limit: Duration) -> Self {
         let handler = Arc::new(registration);
-        let failures = Arc::new(PlannedFailures(log.clone()));
-        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF, None).log_exceptions(failures);
+        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF, None);
         let (name, triggers, log) = (name.into(), Arc::default(), log.clone());
         Self { name, handler, chain, triggers, log }
     }
@@ -61,40 +59,25 @@ impl DryRunHandler {
     /// the same object, only one is handled. Messages with the same ordering key are handled one after the other; up to `concurrency`
     /// keys are handled concurrently.
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
-        let mut by_key: HashMap<_, Vec<AnyEvent>> = HashMap::new();
-        let mut keys = Vec::new();
+        let (mut queues, mut positions): (Vec<Vec<AnyEvent>>, _) = (Vec::new(), HashMap::new());
+        let handles = |event: &AnyEvent| self.handler.kinds().any(|kind| kind.type_id == event.route());
         let (mut triggers, mut known) = (std::mem::take(&mut *lock(&self.triggers)), HashSet::new());
         triggers.retain(|trigger| known.insert((trigger.route(), trigger.uid().to_owned())));
-        for event in events.filter(|event| self.handles(event)).chain(triggers) {
-            let key = self.handler.key(&event);
-            if !by_key.contains_key(&key) {
-                keys.push(key);
+        for event in events.filter(handles).chain(triggers) {
+            let position = *positions.entry(self.handler.key(&event)).or_insert(queues.len());
+            if position == queues.len() {
+                queues.push(Vec::new());
             }
-            by_key.entry(key).or_default().push(event);
+            queues[position].push(event);
         }
-        let queues = keys.iter().filter_map(|key| by_key.remove(key)).collect::<Vec<_>>();
         let handled = stream::iter(queues).map(|queue| async move {
             for event in queue.into_iter().filter(|event| self.handler.wants(event).is_taken()) {
                 let (name, object) = (Arc::clone(&self.name), event.object_ref().into());
                 let context = Context::detached();
-                // The chain ends every failure in the plan.
-                let _ = self.log.during(name, object, self.chain.handle(&event, &context)).await;
+                let handled = bounded(Duration::MAX, self.chain.handle(&event, &context));
+                self.log.during(name, object, handled).await;
             }
         });
         handled.buffer_unordered(concurrency).collect::<()>().await;
-    }
-
-    /// Returns `true` if the handler receives the events of this object.
-    fn handles(&self, event: &AnyEvent) -> bool {
-        self.handler.kinds().any(|kind| kind.type_id == event.route())
-    }
-}
-
-/// A [`Report`] that records failures in the plan.
-struct PlannedFailures(PlanLog);
-
-impl Report<AnyEvent> for PlannedFailures {
-    fn failed(&self, _: &AnyEvent, error: &HandlerError, _: &Context<'_>) {
-        self.0.failed(causes(&**error));
     }
 }

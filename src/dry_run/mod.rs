@@ -23,12 +23,12 @@ use futures_util::future::join_all;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Change, Check, HandlerError, Kind, Message, Registry, Undecodable, WatchItem,
-    bounded, causes,
+    AnyEvent, BackoffPolicy, Change, HandlerError, Kind, Message, Registry, Undecodable, WatchItem, bounded,
+    causes,
 };
 use tracing::info;
 
-use self::client::{NewerObjects, recording};
+use self::client::{AcceptedWrites, combined, recording};
 use self::handler::DryRunHandler;
 use self::plan::PlanLog;
 use crate::cluster::ClusterInfo;
@@ -62,7 +62,11 @@ pub async fn dry_run(
     client: Client,
     limit: Duration,
 ) -> Result<DryRun, ControllerError> {
-    let planner = Planner::new(configuration, client);
+    let (log, accepted) = (PlanLog::default(), AcceptedWrites::default());
+    let client = recording(client, &log, &accepted);
+    let call_limit = configuration.relay.handler_timeout.into();
+    let planner =
+        Planner { configuration, client, log, accepted, limit: call_limit, not_planned: Mutex::default() };
     match tokio::time::timeout(limit, planner.run(&Arc::new(registry))).await {
         Ok(done) => done?,
         Err(_) => planner.not_planned(format!("not everything was handled within {} s", limit.as_secs())),
@@ -76,29 +80,18 @@ struct Planner<'a> {
     configuration: &'a Configuration,
     client: Client,
     log: PlanLog,
-    /// The objects that accepted writes would change, each in the state after all of these writes.
-    newer: NewerObjects,
+    /// The writes that the server accepted, by object.
+    accepted: AcceptedWrites,
     /// The time limit for one call of a handler.
     limit: Duration,
     /// The parts that could not be planned, with the reasons.
     not_planned: Mutex<Vec<String>>,
 }
 
-/// All objects of one kind that the server listed: as `Added` events, and as UIDs.
-struct Listed {
-    events: Vec<AnyEvent>,
-    uids: HashSet<String>,
-}
+/// The UIDs of all objects that the server listed, by kind. A kind that cannot be listed is missing.
+type ListedUids = HashMap<TypeId, HashSet<String>>;
 
-impl<'a> Planner<'a> {
-    /// Creates the state of a dry run, before anything is read.
-    fn new(configuration: &'a Configuration, client: Client) -> Self {
-        let (log, newer) = (PlanLog::default(), NewerObjects::default());
-        let client = recording(client, &log, &newer);
-        let limit = configuration.relay.handler_timeout.into();
-        Self { configuration, client, log, newer, limit, not_planned: Mutex::default() }
-    }
-
+impl Planner<'_> {
     /// Lists all objects, then runs all handlers on them, one handler after the other.
     async fn run(&self, registry: &Arc<Registry>) -> Result<(), ControllerError> {
         let read = || async { Ok(ClusterInfo::read(self.configuration, &self.client).await?) };
@@ -111,43 +104,36 @@ impl<'a> Planner<'a> {
         let handlers =
             handlers.map(|(name, handler)| DryRunHandler::new(&name, handler, &self.log, self.limit));
         let handlers: Vec<_> = handlers.collect();
-        let mut kinds: Vec<Kind> = Vec::new();
-        for kind in handlers.iter().flat_map(DryRunHandler::kinds) {
-            if kinds.iter().all(|known| known.type_id != kind.type_id) {
-                kinds.push(kind.clone());
-            }
-        }
+        let mut kinds: Vec<Kind> = handlers.iter().flat_map(DryRunHandler::kinds).cloned().collect();
+        let mut known = HashSet::new();
+        kinds.retain(|kind| known.insert(kind.type_id));
         info!("a dry run: nothing is written");
         let lists = join_all(kinds.iter().map(|kind| self.list(kind)));
         let recoveries = join_all(handlers.iter().map(|handler| self.recover(handler)));
-        let (lists, recovered, ()) = tokio::join!(lists, recoveries, self.check(setup.into_checks().0));
+        let (lists, recovered) = tokio::join!(lists, recoveries);
         let lists = kinds.iter().zip(lists).filter_map(|(kind, list)| Some((kind.type_id, list?)));
-        let lists: HashMap<TypeId, Listed> = lists.collect();
+        let (mut uids, mut events) = (ListedUids::new(), Vec::new());
+        for (kind, items) in lists {
+            uids.insert(kind, items.iter().map(|item| item.object_ref().uid.to_owned()).collect());
+            events.extend(items.into_iter().filter_map(|item| self.event(Change::Added, item)));
+        }
         let handlers = handlers.into_iter().zip(recovered).filter(|(_, recovered)| *recovered);
         let handlers: Vec<_> =
-            handlers.map(|(handler, _)| handler).filter(|handler| self.is_indexed(handler, &lists)).collect();
+            handlers.map(|(handler, _)| handler).filter(|handler| self.is_indexed(handler, &uids)).collect();
 
-        let events: Vec<_> = kinds
-            .iter()
-            .filter_map(|kind| lists.get(&kind.type_id))
-            .flat_map(|list| list.events.clone())
-            .collect();
-        let mut orphans = Vec::new();
         index(&handlers, &events);
+        let concurrency = self.configuration.relay.max_concurrency.get();
+        // One handler after the other, so that the plan is the same each time.
         for handler in &handlers {
-            orphans.push(self.orphans(handler, &lists).await);
+            let orphans = self.orphans(handler, &uids).await;
             for error in handler.run_sources(self.limit).await {
                 self.failed(&format!("the sources of the handler `{}` failed", handler.name), &error);
             }
-        }
-        let concurrency = self.configuration.relay.max_concurrency.get();
-        // One handler after the other, so that the plan is the same each time.
-        for (handler, orphans) in handlers.iter().zip(orphans) {
             handler.handle(events.iter().cloned().chain(orphans), concurrency).await;
         }
-        let newer = std::mem::take(&mut *lock(&self.newer));
-        let changed: Vec<_> =
-            newer.into_values().filter_map(|object| self.modified(&kinds, object.changed)).collect();
+        let accepted = std::mem::take(&mut *lock(&self.accepted));
+        let changed = accepted.values().filter_map(|writes| self.modified(&kinds, combined(writes)));
+        let changed: Vec<_> = changed.collect();
         index(&handlers, &changed);
         for handler in &handlers {
             handler.handle(changed.iter().cloned(), concurrency).await;
@@ -156,14 +142,14 @@ impl<'a> Planner<'a> {
     }
 
     /// Lists all objects of a kind; `None` if that fails.
-    async fn list(&self, kind: &Kind) -> Option<Listed> {
+    async fn list(&self, kind: &Kind) -> Option<Vec<WatchItem>> {
         let mut stream = kind.watch(self.client.clone(), Config::default());
         let (mut backoff, mut items) = (BACKOFF.start(), Vec::new());
         let error = loop {
             match tokio::time::timeout(PAGE_TIMEOUT, stream.next()).await {
                 Ok(Some(Ok(Event::Init))) => items.clear(),
                 Ok(Some(Ok(Event::InitApply(item)))) => items.push(item),
-                Ok(Some(Ok(_))) => return Some(self.listed(items)),
+                Ok(Some(Ok(_))) => return Some(items),
                 Ok(Some(Err(error))) => match backoff.next_wait(None) {
                     Some(wait) => tokio::time::sleep(wait).await,
                     None => break causes(&error),
@@ -175,22 +161,15 @@ impl<'a> Planner<'a> {
         None
     }
 
-    /// Converts the items of a list to events, and notes objects that cannot be decoded.
-    fn listed(&self, items: Vec<WatchItem>) -> Listed {
-        let mut listed = Listed { events: Vec::new(), uids: HashSet::new() };
-        for item in items {
-            match item {
-                WatchItem::Object(object) => {
-                    listed.uids.extend(object.meta().uid.clone());
-                    listed.events.push(AnyEvent::Object(Change::Added, object));
-                }
-                WatchItem::Undecodable(object) => {
-                    self.undecodable(&object);
-                    listed.uids.insert(object.identity.uid);
-                }
+    /// Converts an object to an event; `None` if it cannot be decoded, which is noted because nothing is planned for it.
+    fn event(&self, change: Change, item: WatchItem) -> Option<AnyEvent> {
+        match item {
+            WatchItem::Object(object) => Some(AnyEvent::Object(change, object)),
+            WatchItem::Undecodable(Undecodable { identity, error }) => {
+                self.not_planned(format!("{} cannot be decoded: {error}", identity.object_ref()));
+                None
             }
         }
-        listed
     }
 
     /// Returns the `Modified` event of an object in the state that an accepted write would produce; `None` if no handler watches its
@@ -199,11 +178,7 @@ impl<'a> Planner<'a> {
         let is = |kind: &&Kind| object["kind"] == *kind.name && object["apiVersion"] == *kind.api_version;
         let kind = kinds.iter().find(is)?;
         match kind.decode(object) {
-            Ok(WatchItem::Object(object)) => Some(AnyEvent::Object(Change::Modified, object)),
-            Ok(WatchItem::Undecodable(object)) => {
-                self.undecodable(&object);
-                None
-            }
+            Ok(item) => self.event(Change::Modified, item),
             Err(error) => {
                 self.not_planned(format!("a changed {} cannot be decoded: {error}", kind.name));
                 None
@@ -219,17 +194,9 @@ impl<'a> Planner<'a> {
         self.attempt(&what, self.limit, || collector.recover()).await.is_some()
     }
 
-    /// Runs the checks of the drivers once, and notes those that fail.
-    async fn check(&self, checks: Vec<Check>) {
-        for check in checks {
-            let what = format!("the check of the driver {} failed", check.name);
-            self.attempt(&what, self.limit, || (check.run)()).await;
-        }
-    }
-
     /// Returns `true` if the indexes of the handler are complete.
-    fn is_indexed(&self, handler: &DryRunHandler, lists: &HashMap<TypeId, Listed>) -> bool {
-        let missing = handler.handler.indexes.iter().filter(|index| !lists.contains_key(&index.kind.type_id));
+    fn is_indexed(&self, handler: &DryRunHandler, uids: &ListedUids) -> bool {
+        let missing = handler.handler.indexes.iter().filter(|index| !uids.contains_key(&index.kind.type_id));
         let missing: Vec<_> = missing.map(|index| &*index.kind.name).collect();
         if !missing.is_empty() {
             let (name, missing) = (&handler.name, missing.join(", "));
@@ -241,11 +208,11 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns a `Deleted` event for each owner of an external resource that no longer exists.
-    async fn orphans(&self, handler: &DryRunHandler, lists: &HashMap<TypeId, Listed>) -> Vec<AnyEvent> {
+    async fn orphans(&self, handler: &DryRunHandler, uids: &ListedUids) -> Vec<AnyEvent> {
         let Some(collector) = &handler.handler.collector else { return Vec::new() };
         let what = format!("the owners of the resources of the handler `{}` cannot be read", handler.name);
         let owners = self.attempt(&what, self.limit, || collector.owners()).await.unwrap_or_default();
-        let uids = |kind| lists.get(&kind).map(|list: &Listed| list.uids.clone());
+        let uids = |kind| uids.get(&kind).cloned();
         let allow_mass_release = self.configuration.relay.allow_mass_release;
         let orphans = garbage_collection::orphans(owners, uids, allow_mass_release).unwrap_or_else(|error| {
             self.not_planned(format!("the handler `{}` releases nothing: {error}", handler.name));
@@ -273,11 +240,6 @@ impl<'a> Planner<'a> {
             };
             tokio::time::sleep(wait).await;
         }
-    }
-
-    /// Notes that an object cannot be decoded, so that nothing is planned for it.
-    fn undecodable(&self, Undecodable { identity, error }: &Undecodable) {
-        self.not_planned(format!("{} cannot be decoded: {error}", identity.object_ref()));
     }
 
     /// Notes that `what` failed, with the error.

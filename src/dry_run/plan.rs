@@ -1,14 +1,13 @@
 //! The plan of a dry run: the steps and failures of each object.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::Value;
-use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
+use staffetta_handler::{DryRunPlan, HandlerError, ObjectRef, PlannedCall, causes, full_name};
 
 use crate::lock::lock;
 
@@ -131,30 +130,27 @@ impl PlanLog {
         }
     }
 
-    /// Runs `work` as an invocation of `handler` for `object`. Removes an earlier failure of this handler with this object.
-    pub(super) async fn during<T>(
+    /// Runs `work` as an invocation of `handler` for `object`. Records its failure, unless a [last](PlannedStep::last) step has ended the
+    /// plan of the object, in place of an earlier failure of this handler with this object.
+    pub(super) async fn during(
         &self,
         handler: Arc<str>,
         object: PlannedObject,
-        work: impl Future<Output = T>,
-    ) -> T {
-        if let Entry::Occupied(mut entry) = lock(&self.0).entry(object.clone()) {
-            entry.get_mut().failures.remove(&handler);
-            if *entry.get() == ObjectPlan::default() {
-                entry.remove();
+        work: impl Future<Output = Result<(), HandlerError>>,
+    ) {
+        let current = Arc::new(CurrentInvocation { handler, object, ended: AtomicBool::new(false) });
+        let result = CURRENT.scope(Arc::clone(&current), work).await;
+        let CurrentInvocation { handler, object, ended } = &*current;
+        let mut objects = lock(&self.0);
+        let plan = objects.entry(object.clone()).or_default();
+        match result {
+            Err(error) if !ended.load(Ordering::Relaxed) => {
+                plan.failures.insert(Arc::clone(handler), causes(&*error));
             }
+            _ => drop(plan.failures.remove(handler)),
         }
-        let ended = AtomicBool::new(false);
-        CURRENT.scope(Arc::new(CurrentInvocation { handler, object, ended }), work).await
-    }
-
-    /// Records that the running handler failed, unless a [last](PlannedStep::last) step has ended the plan of its object.
-    pub(super) fn failed(&self, error: String) {
-        let Ok(current) = CURRENT.try_with(Arc::clone) else { return };
-        if !current.ended.load(Ordering::Relaxed) {
-            let mut objects = lock(&self.0);
-            let failures = &mut objects.entry(current.object.clone()).or_default().failures;
-            failures.insert(Arc::clone(&current.handler), error);
+        if *plan == ObjectPlan::default() {
+            objects.remove(object);
         }
     }
 
@@ -177,16 +173,17 @@ impl From<ObjectRef<'_>> for PlannedObject {
 
 impl fmt::Display for PlannedObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            _ if self.kind.is_empty() => f.write_str("For no single object"),
-            Some(namespace) => write!(f, "{} {namespace}/{}", self.kind, self.name),
-            None => write!(f, "{} {}", self.kind, self.name),
+        if self.kind.is_empty() {
+            return f.write_str("For no single object");
         }
+        write!(f, "{} {}", self.kind, full_name(self.namespace.as_deref(), &self.name))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use staffetta_handler::testing::Fault;
+
     use super::*;
 
     fn pod(name: &str) -> PlannedObject {
@@ -200,6 +197,10 @@ mod tests {
 
     fn step(what: &str) -> PlannedStep {
         PlannedStep { by: "lamp".into(), what: what.into(), ..PlannedStep::default() }
+    }
+
+    fn refused() -> Result<(), HandlerError> {
+        Err(Fault::permanent("refused").into())
     }
 
     /// Returns one line for each step and failure.
@@ -225,6 +226,7 @@ mod tests {
                 tokio::task::yield_now().await;
                 log.add(None, step("second"));
                 log.add(Some(pod(other)), step("third"));
+                Ok(())
             }
         };
         let (web, db) = (work("a"), work("b"));
@@ -245,10 +247,13 @@ mod tests {
     #[tokio::test]
     async fn an_equal_step_of_the_same_handler_is_recorded_once() {
         let log = PlanLog::default();
-        for _ in 0..2 {
-            log.during("vif".into(), pod("web"), async { log.add(None, step("first")) }).await;
+        for handler in ["vif", "vif", "lb"] {
+            let work = async {
+                log.add(None, step("first"));
+                Ok(())
+            };
+            log.during(handler.into(), pod("web"), work).await;
         }
-        log.during("lb".into(), pod("web"), async { log.add(None, step("first")) }).await;
         assert_eq!(lines(&log), ["Pod shop/web: vif: first", "Pod shop/web: lb: first"]);
     }
 
@@ -256,12 +261,12 @@ mod tests {
     async fn a_failure_remains_until_the_same_handler_succeeds_with_the_object() {
         let log = PlanLog::default();
         for handler in ["lb", "vif"] {
-            log.during(handler.into(), pod("web"), async { log.failed("refused".into()) }).await;
+            log.during(handler.into(), pod("web"), async { refused() }).await;
         }
-        log.during("vif".into(), pod("web"), async {}).await;
+        log.during("vif".into(), pod("web"), async { Ok(()) }).await;
         assert_eq!(lines(&log), ["Pod shop/web: lb: refused"]);
-        log.during("lb".into(), pod("web"), async { log.failed("refused".into()) }).await;
-        log.during("lb".into(), pod("web"), async {}).await;
+        log.during("lb".into(), pod("web"), async { refused() }).await;
+        log.during("lb".into(), pod("web"), async { Ok(()) }).await;
         assert!(log.take().is_empty(), "an object without steps and failures is not in the plan");
     }
 
@@ -270,7 +275,7 @@ mod tests {
         let log = PlanLog::default();
         let work = async {
             log.add(None, PlannedStep { last: true, ..step("adopt") });
-            log.failed("unknown".into());
+            refused()
         };
         log.during("lb".into(), pod("web"), work).await;
         assert_eq!(lines(&log), ["Pod shop/web: lb: adopt"]);

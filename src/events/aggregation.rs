@@ -1,7 +1,7 @@
 //! Aggregates occurrences by object, handler and reason, and decides when which Event is written. The module does no I/O and gets the
 //! time as an argument.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use staffetta_handler::{Backoff, BackoffPolicy};
 use tokio::time::Instant;
 
 use super::occurrence::{Occurrence, event_name};
-use super::rate_limit::TokenBucket;
 
 /// The delays after failed writes to a namespace, unless the server requests another delay.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
@@ -18,6 +17,10 @@ const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), 
 /// The limits of an [`Aggregator`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    /// The number of writes of the process without a delay after a quiet time; at least 1.
+    pub(super) burst: u32,
+    /// The time between two writes of the process after a burst.
+    pub(super) write_interval: Duration,
     /// The minimum time between two writes of one Event.
     pub(super) min_write_interval: Duration,
     /// The time after the last occurrence of a series at which the series ends. It is longer than the default of `relay.failed_resync_max`.
@@ -28,6 +31,8 @@ pub(super) struct Limits {
 
 /// The limits that are documented in `docs/events.md`.
 pub(super) const LIMITS: Limits = Limits {
+    burst: 50,
+    write_interval: Duration::from_millis(100),
     min_write_interval: Duration::from_secs(60),
     memory: Duration::from_secs(30 * 60),
     capacity: 16 * 1024,
@@ -78,37 +83,36 @@ pub(super) enum EventOutcome {
     AlreadyExists,
     /// The server will never accept the Event.
     Rejected,
-    /// The write failed but may succeed later.
-    Failed,
+    /// The write failed but may succeed later, after the delay that the server requests, if any.
+    Failed(Option<Duration>),
 }
 
 /// All series, and the time at which each of them is written next.
 pub(super) struct Aggregator {
     limits: Limits,
-    rate: TokenBucket,
+    /// The time from which a whole burst of writes is allowed.
+    whole_burst_at: Instant,
     /// The number in the name of the next Event that is created.
     next_number: u64,
     series: HashMap<SeriesKey, Series>,
-    /// The series with a pending occurrence, by due time and order of arrival: first those of type `Warning`, which are written first, and
-    /// then those of type `Normal`.
-    queues: [BTreeMap<(Instant, u64), SeriesKey>; 2],
-    /// The number of additions to the queues so far, which gives the order of arrival.
-    arrivals: u64,
+    /// The series with a pending occurrence, by due time: first those of type `Warning`, which are written first, and then those of type
+    /// `Normal`.
+    queues: [BTreeSet<(Instant, SeriesKey)>; 2],
     /// The namespaces in which the last write failed, each with its back-off and the time of the next write.
     paused: HashMap<String, (Backoff, Instant)>,
 }
 
 impl Aggregator {
     /// Creates an empty aggregator. The names of Events contain a number, beginning with `number`.
-    pub(super) fn new(limits: Limits, rate: TokenBucket, number: u64) -> Self {
+    pub(super) fn new(limits: Limits, number: u64, now: Instant) -> Self {
         let (series, queues, paused) = (HashMap::new(), Default::default(), HashMap::new());
-        Self { limits, rate, next_number: number, series, queues, arrivals: 0, paused }
+        Self { limits, whole_burst_at: now, next_number: number, series, queues, paused }
     }
 
     /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded. At most half of
     /// the series begin with an occurrence of type `Normal`.
     pub(super) fn add(&mut self, occurrence: Occurrence, now: Instant) -> bool {
-        let Limits { min_write_interval, memory, capacity } = self.limits;
+        let Limits { min_write_interval, memory, capacity, .. } = self.limits;
         let (warning, capacity) =
             (occurrence.warning, if occurrence.warning { capacity } else { capacity / 2 });
         let is_current = |series: &Series| {
@@ -141,39 +145,36 @@ impl Aggregator {
         series.last_seen = now;
         let due = series.last_written.map_or(now, |written| now.max(written + min_write_interval));
         if series.pending.replace(occurrence).is_none() {
-            self.enqueue(key, due, warning);
+            self.queues[usize::from(!series.warning)].insert((due, key));
         }
         true
     }
 
     /// Returns the time of the next write; `None` if nothing is to be written.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let first = self.queues.iter().filter_map(|queue| queue.first_key_value()).map(|((due, _), _)| *due);
-        first.min().map(|due| self.rate.available_at().max(due))
+        let first = self.queues.iter().filter_map(|queue| queue.first()).map(|(due, _)| *due);
+        let Limits { burst, write_interval, .. } = self.limits;
+        Some(first.min()?).max(self.whole_burst_at.checked_sub(write_interval * (burst - 1)))
     }
 
     /// Removes and returns the next write if it is due. The caller must pass its outcome to [`finish`](Self::finish) before the next
     /// call.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Box<EventWrite>> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<EventWrite> {
         while self.next_due()? <= now {
-            let is_due = |queue: &&mut BTreeMap<(Instant, u64), SeriesKey>| {
-                queue.first_key_value().is_some_and(|((due, _), _)| *due <= now)
-            };
+            let is_due = |queue: &&mut BTreeSet<_>| queue.first().is_some_and(|(due, _)| *due <= now);
             let (_, key) = self.queues.iter_mut().find(is_due)?.pop_first()?;
             let Some(series) = self.series.get_mut(&key) else { continue };
             let Some(occurrence) = series.pending.take() else { continue };
-            if let Some(&(_, until)) =
-                self.paused.get(occurrence.namespace()).filter(|(_, until)| *until > now)
-            {
-                let warning = occurrence.warning;
+            let pause = self.paused.get(occurrence.namespace()).filter(|(_, until)| *until > now);
+            if let Some((_, until)) = pause {
                 series.pending = Some(occurrence);
-                self.enqueue(key, until, warning);
+                self.queues[usize::from(!series.warning)].insert((*until, key));
                 continue;
             }
-            self.rate.take(now);
+            self.whole_burst_at = self.whole_burst_at.max(now) + self.limits.write_interval;
             series.last_written = Some(now);
             let Series { ref name, count, first, exists: update, .. } = *series;
-            return Some(Box::new(EventWrite { key, update, name: name.clone(), count, first, occurrence }));
+            return Some(EventWrite { key, update, name: name.clone(), count, first, occurrence });
         }
         None
     }
@@ -186,14 +187,13 @@ impl Aggregator {
         match outcome {
             EventOutcome::Done | EventOutcome::AlreadyExists => series.exists = true,
             EventOutcome::NotFound => series.exists = false,
-            EventOutcome::Rejected | EventOutcome::Failed => {}
+            EventOutcome::Rejected | EventOutcome::Failed(_) => {}
         }
         let repeat = !matches!(outcome, EventOutcome::Done | EventOutcome::Rejected);
         // An occurrence that arrived in between is newer and is queued already.
         if repeat && series.pending.is_none() {
-            let warning = write.occurrence.warning;
             series.pending = Some(write.occurrence);
-            self.enqueue(write.key, now, warning);
+            self.queues[usize::from(!series.warning)].insert((now, write.key));
         }
     }
 
@@ -220,13 +220,7 @@ impl Aggregator {
 
     /// Returns the number of Events with an occurrence that is not written yet.
     pub(super) fn pending(&self) -> usize {
-        self.queues.iter().map(BTreeMap::len).sum()
-    }
-
-    /// Adds a series to the queue. It is written at `due`.
-    fn enqueue(&mut self, key: SeriesKey, due: Instant, warning: bool) {
-        self.arrivals += 1;
-        self.queues[usize::from(!warning)].insert((due, self.arrivals), key);
+        self.queues.iter().map(BTreeSet::len).sum()
     }
 }
 

@@ -1,49 +1,33 @@
 //! Kubernetes Events on objects, which report that handling an object fails or works again and, with `events.success`, that it succeeded.
 //! `docs/events.md` describes them for operators.
 //!
-//! A [`Publisher`] accepts an [`Occurrence`] without waiting. A task aggregates occurrences ([`Aggregator`]) and writes Events
-//! ([`EventWriter`]): it creates them through `events.k8s.io/v1` and updates them through `core/v1`, where the note may change.
+//! A [`Publisher`] adds an [`Occurrence`] to those of the same object, handler and reason (`Aggregator`) without waiting. A task writes
+//! the Events ([`EventWriter`]): it creates them through `events.k8s.io/v1` and updates them through `core/v1`, where the note may change.
 
 mod aggregation;
 mod occurrence;
-mod rate_limit;
 mod writer;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use prometheus_client::metrics::counter::Counter;
 use staffetta_handler::EventNote;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use occurrence::Occurrence;
 
-use crate::identity::random;
-use crate::metrics::EventMetrics;
-use aggregation::{Aggregator, LIMITS};
-use rate_limit::TokenBucket;
+use crate::metrics::MetricFamily;
 use writer::EventWriter;
 
 /// The API version with which Events are created.
 pub(crate) const API_VERSION: &str = "events.k8s.io/v1";
 
-/// The capacity of the queue between publishers and the task. The task needs only microseconds for each occurrence.
-const QUEUE_CAPACITY: usize = 1024;
-
-/// The number of requests that may be sent without delay after a quiet time.
-const WRITE_BURST: u32 = 50;
-
-/// The interval between two requests after a burst.
-const WRITE_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Queues what is to be reported as Kubernetes Events for the task that writes them. Clones share the task.
+/// Accepts what is to be reported as Kubernetes Events, for the task that writes them. Clones share the task.
 #[derive(Clone)]
-pub(crate) struct Publisher {
-    queue: mpsc::Sender<Occurrence>,
-    metrics: EventMetrics,
-}
+pub(crate) struct Publisher(Arc<dyn Fn(Occurrence) + Send + Sync>);
 
 /// The task that writes Events. Dropping the value stops the task.
 pub(crate) struct PublisherTask {
@@ -51,24 +35,31 @@ pub(crate) struct PublisherTask {
     task: AbortOnDropHandle<()>,
 }
 
-/// Starts the task that writes Events, within the limits in `docs/events.md`. `instance` becomes the `reportingInstance` of the Events.
-pub(crate) fn start(client: Client, instance: String, metrics: EventMetrics) -> (Publisher, PublisherTask) {
-    let (queue, occurrences) = mpsc::channel(QUEUE_CAPACITY);
-    let stop = CancellationToken::new();
-    let rate = TokenBucket::full(WRITE_BURST, WRITE_INTERVAL, Instant::now());
-    let aggregator = Aggregator::new(LIMITS, rate, random());
-    let writer = EventWriter { client, instance, aggregator, metrics: metrics.clone() };
-    let task = AbortOnDropHandle::new(tokio::spawn(writer.run(occurrences, stop.clone())));
-    (Publisher { queue, metrics }, PublisherTask { stop, task })
+/// Starts the task that writes Events, within the limits in `docs/events.md`. `instance` becomes the `reportingInstance` of the Events;
+/// `outcomes` counts them.
+pub(crate) fn start(
+    client: Client,
+    instance: String,
+    outcomes: MetricFamily<Counter>,
+) -> (Publisher, PublisherTask) {
+    let (writer, stop) = (Arc::new(EventWriter::new(outcomes)), CancellationToken::new());
+    let (adder, stopped) = (Arc::clone(&writer), stop.clone());
+    let task = tokio::spawn(async move { writer.run(client, instance, stopped).await });
+    let task = AbortOnDropHandle::new(task);
+    (Publisher(Arc::new(move |occurrence| adder.add(occurrence))), PublisherTask { stop, task })
+}
+
+impl Default for Publisher {
+    /// Returns a publisher that discards everything.
+    fn default() -> Self {
+        Self(Arc::new(drop))
+    }
 }
 
 impl Publisher {
-    /// Queues an occurrence. If the queue is full, or half full for one of type `Normal`, the occurrence is discarded and counted.
+    /// Adds an occurrence to its Event. If there are too many Events, the occurrence is discarded and counted.
     pub(crate) fn publish(&self, occurrence: Occurrence) {
-        let has_room = occurrence.warning || self.queue.capacity() > QUEUE_CAPACITY / 2;
-        if !has_room || self.queue.try_send(occurrence).is_err() {
-            self.metrics.dropped.inc();
-        }
+        (self.0)(occurrence);
     }
 
     /// Queues the Event of a handler.
@@ -79,7 +70,7 @@ impl Publisher {
 }
 
 impl PublisherTask {
-    /// Accepts no more occurrences, and writes those that are due, for at most `grace`.
+    /// Writes the Events that are due, for at most `grace`, and ends the task.
     pub(crate) async fn drain(self, grace: Duration) {
         self.stop.cancel();
         // The rest is discarded: the next process fails with the same objects.

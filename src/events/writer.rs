@@ -1,25 +1,27 @@
 //! The task that writes the Events which the [`Aggregator`] finds due.
 
 use std::error::Error;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event as CoreEvent, ObjectReference};
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::core::Status;
 use kube::{Api, Client};
+use prometheus_client::metrics::counter::Counter;
 use serde_json::json;
 use staffetta_handler::{HandlerError, Identity, bounded, causes};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::aggregation::{Aggregator, EventOutcome, EventWrite};
+use super::aggregation::{Aggregator, EventOutcome, EventWrite, LIMITS};
 use super::occurrence::Occurrence;
-use crate::metrics::EventMetrics;
+use crate::identity::random;
+use crate::lock::lock;
+use crate::metrics::MetricFamily;
 
 /// The `reportingController` of all Events.
 const CONTROLLER: &str = "staffetta.dev/controller";
@@ -32,77 +34,79 @@ const LONG_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// Writes Events one after the other, and accepts occurrences meanwhile.
 pub(super) struct EventWriter {
-    /// The client of the Kubernetes API.
-    pub(super) client: Client,
-    /// The `reportingInstance` of all Events: the identity of this process.
-    pub(super) instance: String,
     /// The occurrences that are not written yet, and the Events that exist.
-    pub(super) aggregator: Aggregator,
+    aggregator: Mutex<Aggregator>,
+    /// Notified after each occurrence.
+    added: Notify,
     /// The counts of written, discarded and failed Events.
-    pub(super) metrics: EventMetrics,
+    outcomes: MetricFamily<Counter>,
 }
 
 impl EventWriter {
-    /// Writes Events until `stop` is cancelled. Then it writes the Events that are due, and returns.
-    pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Occurrence>, stop: CancellationToken) {
-        let (mut writes, mut closed) = (JoinSet::new(), false);
-        loop {
-            let mut due = None;
-            if writes.is_empty() {
-                if let Some(write) = self.aggregator.pop(Instant::now()) {
-                    writes.spawn(send(self.client.clone(), self.instance.clone(), write));
-                } else if closed {
-                    break;
-                } else {
-                    due = self.aggregator.next_due();
-                }
-            }
-            tokio::select! {
-                received = queue.recv(), if !closed => {
-                    closed = received.is_none();
-                    if received.is_some_and(|occurrence| !self.aggregator.add(occurrence, Instant::now())) {
-                        self.metrics.dropped.inc();
-                    }
-                }
-                Some(done) = writes.join_next() => {
-                    // A write does not panic: `bounded` turns panics into errors.
-                    if let Ok((write, result)) = done {
-                        self.finish(write, &result);
-                    }
-                }
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-                () = stop.cancelled(), if !queue.is_closed() => queue.close(),
-            }
+    /// Creates a writer without Events.
+    pub(super) fn new(outcomes: MetricFamily<Counter>) -> Self {
+        let aggregator = Mutex::new(Aggregator::new(LIMITS, random(), Instant::now()));
+        Self { aggregator, added: Notify::new(), outcomes }
+    }
+
+    /// Counts an occurrence in its Event, or discards it if there are too many Events.
+    pub(super) fn add(&self, occurrence: Occurrence) {
+        if !lock(&self.aggregator).add(occurrence, Instant::now()) {
+            self.count("dropped");
         }
-        if self.aggregator.pending() > 0 {
-            info!(events = self.aggregator.pending(), "not all Kubernetes Events were written");
+        self.added.notify_one();
+    }
+
+    /// Writes Events until `stop` is cancelled. Then it writes the Events that are due, and returns. `instance` is the
+    /// `reportingInstance` of all Events: the identity of this process.
+    pub(super) async fn run(&self, client: Client, instance: String, stop: CancellationToken) {
+        loop {
+            let (write, due) = {
+                let mut aggregator = lock(&self.aggregator);
+                (aggregator.pop(Instant::now()), aggregator.next_due())
+            };
+            match write {
+                Some(write) => {
+                    let result = send(client.clone(), instance.clone(), &write).await;
+                    self.finish(write, &result);
+                }
+                None if stop.is_cancelled() => break,
+                None => tokio::select! {
+                    () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                    () = self.added.notified() => {}
+                    () = stop.cancelled() => {}
+                },
+            }
         }
     }
 
+    /// Adds one to the count of this outcome.
+    fn count(&self, outcome: &str) {
+        self.outcomes.with(&[outcome]).inc();
+    }
+
     /// Counts and logs the outcome of a write, and passes it to the aggregator.
-    fn finish(&mut self, write: EventWrite, result: &Result<(), HandlerError>) {
+    fn finish(&self, write: EventWrite, result: &Result<(), HandlerError>) {
         let (outcome, now) = (outcome(write.update, result), Instant::now());
-        let namespace = write.occurrence.namespace();
-        let resumed = outcome != EventOutcome::Failed && self.aggregator.resume(namespace);
+        let (mut aggregator, namespace) = (lock(&self.aggregator), write.occurrence.namespace());
+        let resumed = !matches!(outcome, EventOutcome::Failed(_)) && aggregator.resume(namespace);
         let error = result.as_ref().err().map(|error| causes(&**error));
         match outcome {
             EventOutcome::Done => {
-                let counter = if write.update { &self.metrics.updated } else { &self.metrics.created };
-                counter.inc();
+                self.count(if write.update { "updated" } else { "created" });
                 if resumed {
                     info!(namespace, "Kubernetes Events are written again");
                 }
             }
             EventOutcome::Rejected => {
-                self.metrics.refused.inc();
+                self.count("refused");
                 let Occurrence { regarding, reason, .. } = &write.occurrence;
                 debug!(kind = %regarding.kind, namespace, name = regarding.name, reason, error,
                     "the API server rejected a Kubernetes Event");
             }
-            EventOutcome::Failed => {
-                self.metrics.failed.inc();
-                let hint = result.as_ref().err().and_then(pause_hint);
-                let (delay, is_first) = self.aggregator.pause(namespace, hint, now);
+            EventOutcome::Failed(hint) => {
+                self.count("failed");
+                let (delay, is_first) = aggregator.pause(namespace, hint, now);
                 let again_s = delay.as_secs_f64();
                 if is_first {
                     warn!(namespace, error, again_s, "cannot write Kubernetes Events");
@@ -112,31 +116,26 @@ impl EventWriter {
             }
             EventOutcome::NotFound | EventOutcome::AlreadyExists => {}
         }
-        self.aggregator.finish(write, outcome, now);
+        aggregator.finish(write, outcome, now);
     }
 }
 
-/// Sends one write, and returns it with its result.
-pub(super) async fn send(
-    client: Client,
-    instance: String,
-    write: Box<EventWrite>,
-) -> (EventWrite, Result<(), HandlerError>) {
+/// Sends one write.
+pub(super) async fn send(client: Client, instance: String, write: &EventWrite) -> Result<(), HandlerError> {
     let namespace = write.occurrence.namespace();
     let request = async {
         if write.update {
             // `events.k8s.io` does not allow the note to change.
             let events = Api::<CoreEvent>::namespaced(client, namespace);
-            let change = json!({ "message": write.occurrence.note, "series": series(&write) });
+            let change = json!({ "message": write.occurrence.note, "series": series(write) });
             events.patch(&write.name, &PatchParams::default(), &Patch::Merge(change)).await?;
         } else {
             let events = Api::<Event>::namespaced(client, namespace);
-            events.create(&PostParams::default(), &event(&write, instance)).await?;
+            events.create(&PostParams::default(), &event(write, instance)).await?;
         }
         Ok(())
     };
-    let result = bounded(REQUEST_TIMEOUT, request).await;
-    (*write, result)
+    bounded(REQUEST_TIMEOUT, request).await
 }
 
 /// Returns the Event object to create.
@@ -181,30 +180,24 @@ fn reference(identity: &Identity) -> ObjectReference {
 /// Classifies the result of an update or of a creation.
 pub(super) fn outcome(update: bool, result: &Result<(), HandlerError>) -> EventOutcome {
     let Err(error) = result else { return EventOutcome::Done };
-    let details = status(error).and_then(|status| status.details.as_ref());
+    let source: &(dyn Error + 'static) = &**error;
+    let status = match source.downcast_ref() {
+        Some(kube::Error::Api(status)) => Some(status),
+        _ => None,
+    };
     // A namespace that is being deleted accepts no new objects.
+    let details = status.and_then(|status| status.details.as_ref());
     let mut causes = details.iter().flat_map(|details| &details.causes);
     let terminating = causes.any(|cause| cause.reason == "NamespaceTerminating");
-    match status(error).map(|status| status.code) {
+    match status.map(|status| status.code) {
         Some(409) if !update => EventOutcome::AlreadyExists,
         Some(404) if update => EventOutcome::NotFound,
-        Some(403) if !terminating => EventOutcome::Failed,
-        _ if error.transient() => EventOutcome::Failed,
+        Some(403) if !terminating => EventOutcome::Failed(Some(LONG_PAUSE)),
+        _ if error.transient() => {
+            EventOutcome::Failed(error.retry_after().map(|delay| delay.min(LONG_PAUSE)))
+        }
         _ => EventOutcome::Rejected,
     }
-}
-
-/// Returns the delay before the next Event is written to the namespace of a failed one: [`LONG_PAUSE`] if that is forbidden, otherwise
-/// what the response requests, at most [`LONG_PAUSE`]; `None` if it requests nothing.
-fn pause_hint(error: &HandlerError) -> Option<Duration> {
-    let forbidden = status(error).is_some_and(|status| status.code == 403);
-    if forbidden { Some(LONG_PAUSE) } else { error.retry_after().map(|delay| delay.min(LONG_PAUSE)) }
-}
-
-/// Returns the `Status` in the response of the API server; `None` if the error is another one.
-fn status(error: &HandlerError) -> Option<&Status> {
-    let error: &(dyn Error + 'static) = &**error;
-    if let Some(kube::Error::Api(status)) = error.downcast_ref() { Some(status) } else { None }
 }
 
 #[cfg(test)]

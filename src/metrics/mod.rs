@@ -24,14 +24,15 @@ use prometheus_client::metrics::info::Info;
 use staffetta_handler::Failure;
 use staffetta_virtual_node::{VirtualNodeMetrics, VirtualNodeMetricsRegistry};
 
-pub(crate) use family::MetricsPage;
-use family::{MetricFamily, UnitGauge, histogram};
-pub(crate) use operations::OperationMetrics;
-pub(crate) use pools::PoolMetrics;
-pub(crate) use prefixes::PrefixMetrics;
+pub(crate) use family::{MetricFamily, MetricsPage};
+use family::{UnitGauge, histogram};
+use operations::OperationMetrics;
+use pools::PoolMetrics;
+use prefixes::PrefixMetrics;
 use process::ProcessMetrics;
-pub(crate) use requests::{ApiRequestMetrics, CloudRequestMetrics, CniRequestMetrics, Ec2RequestMetrics};
-pub(crate) use webhook::{WebhookMetrics, WebhookOutcome};
+pub(crate) use requests::ApiRequestMetrics;
+use requests::{CloudRequestMetrics, CniRequestMetrics, Ec2RequestMetrics};
+pub(crate) use webhook::WebhookMetrics;
 use workqueue::{FAILURE_OUTCOMES, WorkqueueMetrics, failure_outcome};
 
 /// All metrics that are updated by the code which they measure, and the sources of the metrics of virtual nodes, VIF pools and the
@@ -44,7 +45,7 @@ pub(crate) struct Metrics {
     /// The metrics of the requests to EC2.
     pub(crate) ec2_requests: Arc<Ec2RequestMetrics>,
     /// The metrics of the commands of the CNI plugin.
-    pub(crate) cni_requests: Arc<CniRequestMetrics>,
+    pub(crate) cni_requests: CniRequestMetrics,
     /// The sources of the metrics of VIF pools.
     pub(crate) pools: PoolMetrics,
     /// The sources of the metrics of addresses on the interfaces of nodes.
@@ -56,7 +57,8 @@ pub(crate) struct Metrics {
     /// The metrics of the operations on the modules of bases.
     pub(crate) module_operations: OperationMetrics,
     process: ProcessMetrics,
-    kubernetes_events: MetricFamily<Counter>,
+    /// The Event objects that this program writes to the API server, by the outcome of the write, and discarded occurrences.
+    pub(crate) kubernetes_events: MetricFamily<Counter>,
     /// The failed invocations of each handler, by outcome.
     failures: MetricFamily<Counter>,
     /// The events that were added to the queues of each handler.
@@ -77,20 +79,11 @@ pub(crate) struct Metrics {
     last_collection: MetricFamily<UnitGauge>,
 }
 
-/// Counts the Event objects that this program writes to the API server, by the outcome of the write. Counts discarded
-/// occurrences, too.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EventMetrics {
-    /// The number of Event objects that were created.
-    pub(crate) created: Counter,
-    /// The number of updates of the count and the note of an existing Event object.
-    pub(crate) updated: Counter,
-    /// The number of occurrences that were discarded because a queue was full.
-    pub(crate) dropped: Counter,
-    /// The number of writes that the API server rejected permanently.
-    pub(crate) refused: Counter,
-    /// The number of writes that failed and are repeated.
-    pub(crate) failed: Counter,
+impl Default for Metrics {
+    /// Creates metrics that no page shows, for a command without a controller.
+    fn default() -> Self {
+        Self::new("unknown", &[])
+    }
 }
 
 impl Metrics {
@@ -101,7 +94,7 @@ impl Metrics {
             api_requests: Arc::new(ApiRequestMetrics::new(host)),
             cloud_requests: Arc::default(),
             ec2_requests: Arc::default(),
-            cni_requests: Arc::default(),
+            cni_requests: CniRequestMetrics::default(),
             pools: PoolMetrics::default(),
             prefixes: PrefixMetrics::default(),
             webhook: Arc::default(),
@@ -119,7 +112,7 @@ impl Metrics {
             collection_orphans: MetricFamily::new(&names::GARBAGE_COLLECTION_ORPHANS, Counter::default),
             last_collection: MetricFamily::new(&names::GARBAGE_COLLECTION_LAST_SUCCESS, UnitGauge::default),
         };
-        metrics.kubernetes_events();
+        metrics.kubernetes_events.create(&[&["created", "updated", "dropped", "refused", "failed"]]);
         for handler in handlers {
             metrics.workqueue(handler);
         }
@@ -146,18 +139,6 @@ impl Metrics {
     pub(crate) fn added_and_attempts(&self, handler: &str) -> (u64, u64) {
         let WorkqueueMetrics { adds, attempts, .. } = self.workqueue(handler);
         (adds.get(), attempts.get())
-    }
-
-    /// Returns the counters of the Event objects that this program writes.
-    pub(crate) fn kubernetes_events(&self) -> EventMetrics {
-        let counter = |outcome| self.kubernetes_events.with(&[outcome]);
-        EventMetrics {
-            created: counter("created"),
-            updated: counter("updated"),
-            dropped: counter("dropped"),
-            refused: counter("refused"),
-            failed: counter("failed"),
-        }
     }
 
     /// Counts a failed invocation of `handler`.

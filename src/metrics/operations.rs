@@ -14,13 +14,12 @@ use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of the tunnels of the handler `vnode`, and of its requests to start and stop modules of bases. Clones share them.
-#[derive(Clone)]
+/// The metrics of the tunnels of the handler `vnode`, and of its requests to start and stop modules of bases.
 pub(crate) struct OperationMetrics {
     ended: MetricFamily<Counter>,
     durations: MetricFamily<Histogram>,
     /// The tunnels, and the operations in progress; nothing before the handler starts.
-    current: Arc<Mutex<(Tunnels, Option<OperationTracker>)>>,
+    current: Mutex<(Tunnels, Option<OperationTracker>)>,
 }
 
 /// The tunnels of the handler `vnode`, each with its name.
@@ -31,7 +30,7 @@ impl Default for OperationMetrics {
         Self {
             ended: MetricFamily::new(&names::MODULE_OPERATIONS, Counter::default),
             durations: MetricFamily::new(&names::MODULE_OPERATION_DURATION, histogram),
-            current: Arc::default(),
+            current: Mutex::default(),
         }
     }
 }

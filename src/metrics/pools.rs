@@ -1,6 +1,6 @@
 //! Metrics of the VIF pools, which are read from the pools when `/metrics` is requested.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use staffetta_driver::VifPoolMetrics;
 
@@ -8,9 +8,9 @@ use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of all VIF pools. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct PoolMetrics(Arc<Mutex<Vec<PoolSource>>>);
+/// The metrics of all VIF pools.
+#[derive(Default)]
+pub(crate) struct PoolMetrics(Mutex<Vec<PoolSource>>);
 
 /// The metrics of one VIF pool.
 struct PoolSource {

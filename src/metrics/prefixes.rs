@@ -9,9 +9,9 @@ use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of the handler `prefix_ip`. Clones share them. They are 0 while this process does not lead.
-#[derive(Clone, Default)]
-pub(crate) struct PrefixMetrics(Arc<Mutex<(Weak<NodeTable>, Weak<WatchedCluster>)>>);
+/// The metrics of the handler `prefix_ip`. They are 0 while this process does not lead.
+#[derive(Default)]
+pub(crate) struct PrefixMetrics(Mutex<(Weak<NodeTable>, Weak<WatchedCluster>)>);
 
 impl PrefixMetrics {
     /// Reads the metrics from this table of nodes and this cluster from now on, as long as they exist.

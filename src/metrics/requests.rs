@@ -11,18 +11,14 @@ use super::family::{MetricFamily, histogram};
 use super::names;
 
 /// The values of the label `method` for requests to the API server. The last value represents all other methods.
-const API_METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", OTHER_METHOD];
-/// The label value for all methods that are not in [`API_METHODS`].
-const OTHER_METHOD: &str = "OTHER";
+const API_METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
 
-/// The status codes that an API server or a proxy in front of it uses. The label `code` is one of these, [`OTHER_CODE`] or
-/// [`NO_RESPONSE`].
-const CODES: [u16; 19] =
-    [200, 201, 202, 400, 401, 403, 404, 405, 408, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504];
-/// The label value for all codes that are not in [`CODES`].
-const OTHER_CODE: &str = "<other>";
-/// The label value for requests without a response.
-const NO_RESPONSE: &str = "<error>";
+/// The values of the label `code`: the status codes that an API server or a proxy in front of it uses, `<other>` for all other codes, and
+/// `<error>` for a request without a response.
+const CODES: [&str; 21] = [
+    "200", "201", "202", "400", "401", "403", "404", "405", "408", "409", "410", "413", "415", "422", "429",
+    "500", "502", "503", "504", "<other>", "<error>",
+];
 
 /// The OpenStack services, by their types in the service catalogue of Keystone.
 const SERVICES: [&str; 3] = ["identity", "network", "load-balancer"];
@@ -43,21 +39,16 @@ impl ApiRequestMetrics {
         let (host, requests) =
             (host.into(), MetricFamily::new(&names::REST_CLIENT_REQUESTS, Counter::default));
         let durations = MetricFamily::new(&names::REST_CLIENT_DURATION, histogram as _);
-        let codes = CODES.map(|code| code.to_string());
-        let codes: Vec<_> = codes.iter().map(String::as_str).chain([OTHER_CODE, NO_RESPONSE]).collect();
-        requests.create(&[&codes, &API_METHODS, &[&host]]);
+        requests.create(&[&CODES, &API_METHODS, &[&host]]);
         durations.create(&[&API_METHODS, &[&host]]);
         Self { host, requests, durations }
     }
 
     /// Counts a request that ended after `time`, with the status code `code` or, for `None`, without a response.
     pub(crate) fn ended(&self, method: &Method, code: Option<StatusCode>, time: Duration) {
-        let method = API_METHODS.into_iter().find(|known| method == known).unwrap_or(OTHER_METHOD);
-        let code = match &code {
-            None => NO_RESPONSE,
-            Some(code) if CODES.contains(&code.as_u16()) => code.as_str(),
-            Some(_) => OTHER_CODE,
-        };
+        let method = API_METHODS.into_iter().find(|known| method == known).unwrap_or("OTHER");
+        let code = code.as_ref().map_or("<error>", StatusCode::as_str);
+        let code = CODES.into_iter().find(|known| *known == code).unwrap_or("<other>");
         self.requests.with(&[code, method, &self.host]).inc();
         self.durations.with(&[method, &self.host]).observe(time.as_secs_f64());
     }

@@ -49,7 +49,7 @@ pub(crate) async fn recover(handler: &HandlerChain, progress: impl Fn(String)) {
         () = show => {}
     }
     debug!(handler = handler.name, "the ownership marks are read");
-    handler.marks_read();
+    handler.met(None);
 }
 
 /// Collects garbage once the handler gets events, and then after each `relay.sweep_interval`, for ever.

@@ -64,11 +64,6 @@ impl HandlerChain {
         Self { name, handler, chain, prerequisites }
     }
 
-    /// Records that the garbage collector of the handler has read the ownership marks, which is one of the prerequisites for events.
-    pub fn marks_read(&self) {
-        self.met(None);
-    }
-
     /// Returns `true` if all prerequisites are met and the handler gets events.
     pub fn is_open(&self) -> bool {
         self.prerequisites.borrow().is_empty()

@@ -37,7 +37,7 @@ pub(crate) const UNDECODABLE: &str = "ObjectUndecodable";
 /// Reports what happens to objects in all handlers: in the log, as metrics and as Kubernetes Events. Clones share the metrics.
 #[derive(Clone)]
 pub struct HandlerReports {
-    publisher: Option<Publisher>,
+    publisher: Publisher,
     /// `true` if successes are reported as Kubernetes Events, too.
     success: bool,
     metrics: Arc<Metrics>,
@@ -46,13 +46,13 @@ pub struct HandlerReports {
 impl Default for HandlerReports {
     /// Creates reports that write no Kubernetes Events, and whose metrics no page shows.
     fn default() -> Self {
-        Self::new(None, false, &Arc::new(Metrics::new("unknown", &[])))
+        Self::new(Publisher::default(), false, &Arc::default())
     }
 }
 
 impl HandlerReports {
-    /// Creates reports with the metrics `metrics`. `publisher` writes the Kubernetes Events; `None` if they are disabled.
-    pub(crate) fn new(publisher: Option<Publisher>, success: bool, metrics: &Arc<Metrics>) -> Self {
+    /// Creates reports with the metrics `metrics`. `publisher` writes the Kubernetes Events.
+    pub(crate) fn new(publisher: Publisher, success: bool, metrics: &Arc<Metrics>) -> Self {
         Self { publisher, success, metrics: Arc::clone(metrics) }
     }
 
@@ -65,15 +65,16 @@ impl HandlerReports {
 
     /// Returns the callback for successes of `handler` in which a request changed something; `None` if they are not reported.
     pub(super) fn successes(&self, handler: &str) -> Option<OnHandled> {
-        let (publisher, handler) = (self.publisher.clone().filter(|_| self.success)?, handler.into());
-        Some(Box::new(move |event, context| {
+        let (publisher, handler) = (self.publisher.clone(), handler.into());
+        let report: OnHandled = Box::new(move |event, context| {
             // The end of a failure is reported as such. An Event on an object that is deleted helps no user, and triggers come from
             // staffetta itself.
             if !event.finalizing() && !event.is_trigger() && context.reported_on().is_none() {
                 let note = format!("handled in {}", Rounded(context.queued_since().elapsed()));
                 publisher.publish(Occurrence::new(event.identity(), &handler, false, HANDLED, (&note, "")));
             }
-        }))
+        });
+        self.success.then_some(report)
     }
 
     /// Reports an object that cannot be decoded.
@@ -81,10 +82,8 @@ impl HandlerReports {
         let object_ref = object.identity.object_ref();
         error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
             error = object.error, "an object cannot be decoded and is ignored");
-        if let Some(publisher) = &self.publisher {
-            let (regarding, note) = (object.identity.clone(), object.to_string());
-            publisher.publish(Occurrence::new(regarding, &"watch".into(), true, UNDECODABLE, (&note, "")));
-        }
+        let (regarding, note) = (object.identity.clone(), object.to_string());
+        self.publisher.publish(Occurrence::new(regarding, &"watch".into(), true, UNDECODABLE, (&note, "")));
     }
 
     /// Counts a panic in the code of `handler` that indexes objects as they are watched. The panic is already logged.
@@ -103,7 +102,7 @@ struct FailureReport {
     handler: Arc<str>,
     /// The delays after which a failed object is handled again.
     resync: BackoffPolicy,
-    publisher: Option<Publisher>,
+    publisher: Publisher,
     metrics: Arc<Metrics>,
 }
 
@@ -155,12 +154,12 @@ impl Report<AnyEvent> for FailureReport {
         info!(kind = %object.kind, namespace = object.namespace, name = object.name, uid = object.uid,
             handler = &*self.handler, attempt = attempts, "handling works again");
         // An Event on an object that is deleted helps no user, and what was refused of it did not recover.
-        if let Some(publisher) = self.publisher.as_ref().filter(|_| !event.finalizing()) {
+        if !event.finalizing() {
             let plural = if *attempts == 1 { "attempt" } else { "attempts" };
             let since = Rounded(since.elapsed());
             let note = format!("handled again after {attempts} failed {plural} in {since}");
             let regarding = Identity::clone(&object);
-            publisher.publish(Occurrence::new(regarding, &self.handler, false, RECOVERED, (&note, "")));
+            self.publisher.publish(Occurrence::new(regarding, &self.handler, false, RECOVERED, (&note, "")));
         }
     }
 }
@@ -168,10 +167,8 @@ impl Report<AnyEvent> for FailureReport {
 impl FailureReport {
     /// Publishes an Event of type `Warning`.
     fn warn(&self, event: &AnyEvent, error: &HandlerError, note: (&str, &str)) {
-        if let Some(publisher) = &self.publisher {
-            let regarding = affected(event, error);
-            publisher.publish(Occurrence::new(regarding, &self.handler, true, error.reason(), note));
-        }
+        let regarding = affected(event, error);
+        self.publisher.publish(Occurrence::new(regarding, &self.handler, true, error.reason(), note));
     }
 }
 

@@ -39,7 +39,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The observable state of the controller. It holds only weak references to the pipelines and the watches.
 pub(crate) struct ControllerState {
-    identity: String,
+    /// The identity of this process among its replicas.
+    pub(crate) identity: String,
     started: Instant,
     handlers: Vec<String>,
     leadership: Box<dyn Fn() -> LeadershipSummary + Send + Sync>,

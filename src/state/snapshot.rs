@@ -70,25 +70,13 @@ impl StateSnapshot {
     /// Adds the state of another replica, in which handlers that run in every replica act for objects of their own.
     pub(crate) fn merge(&mut self, other: Self) {
         self.background.extend(other.background);
-        let Self {
-            identity,
-            started,
-            ready,
-            waits,
-            handlers,
-            objects,
-            omitted,
-            undecodable,
-            known,
-            unread,
-            ..
-        } = other;
-        self.others.push((identity.clone(), started));
-        self.ready &= ready;
+        let identity = other.identity;
+        self.others.push((identity.clone(), other.started));
+        self.ready &= other.ready;
         let of_replica = |wait: Condition| Condition { name: format!("{identity}: {}", wait.name), ..wait };
-        self.waits.extend(waits.into_iter().map(of_replica));
+        self.waits.extend(other.waits.into_iter().map(of_replica));
         for HandlerSummary { name, added, attempts, interest, counts, .. } in
-            handlers.into_iter().filter(|handler| handler.in_every_replica)
+            other.handlers.into_iter().filter(|handler| handler.in_every_replica)
         {
             let Some(ours) = self.handlers.iter_mut().find(|ours| ours.name == name) else { continue };
             ours.added += added;
@@ -99,19 +87,19 @@ impl StateSnapshot {
             }
         }
         let of_replica = |object| ObjectSummary { replica: Some(identity.clone()), ..object };
-        self.objects.extend(objects.into_iter().map(of_replica));
+        self.objects.extend(other.objects.into_iter().map(of_replica));
         self.objects.sort_by(|one, other| {
             let healthy = |object: &ObjectSummary| object.last_error.is_none();
             healthy(one).cmp(&healthy(other)).then(other.age_seconds().total_cmp(&one.age_seconds()))
         });
-        self.omitted += omitted;
-        for object in undecodable {
+        self.omitted += other.omitted;
+        for object in other.undecodable {
             if self.undecodable.iter().all(|ours| (&ours.kind, &ours.uid) != (&object.kind, &object.uid)) {
                 self.undecodable.push(object);
             }
         }
-        self.known = self.known.max(known);
-        self.unread = self.unread.take().or(unread.map(|error| format!("{identity}: {error}")));
+        self.known = self.known.max(other.known);
+        self.unread = self.unread.take().or(other.unread.map(|error| format!("{identity}: {error}")));
     }
 
     /// Records that the state of `replicas` is missing because of `reason`, so that the snapshot is not ready.

@@ -55,7 +55,7 @@ pub enum ReadError {
 /// Each watch lists the objects in pages, and then watches with bookmarks. After an error, it waits with back-off and continues. It
 /// lists all objects again after an outage (a second consecutive failure), and when the server no longer has the history from its
 /// position on (410). It never gives up. If the server lost history, because its data was lost or restored from a backup, all objects
-/// are delivered again. Watches can be added and removed at any time.
+/// are delivered again. Watches can be added at any time.
 pub struct Watcher<S> {
     client: Client,
     config: watcher::Config,
@@ -110,7 +110,7 @@ impl<S: EventSink> Watcher<S> {
             let task = WatchTask::new(&state, client, self.config.clone(), sink);
             let run = async move {
                 if let Some(mut first) = first {
-                    // It fails if that watch was removed, which then delivers no more.
+                    // It fails if that watch was ended, which then delivers no more.
                     let _ = first.wait_for(|listed| *listed).await;
                 }
                 task.run().await;
@@ -129,12 +129,7 @@ impl<S: EventSink> Watcher<S> {
         }
     }
 
-    /// Ends the watch of `kind`. Events that were already delivered stay in the queues.
-    pub fn remove(&self, kind: &Kind) {
-        drop(self.watches().remove(&kind.type_id));
-    }
-
-    /// Ends all watches.
+    /// Ends all watches. Events that were already delivered stay in the queues.
     pub fn stop(&self) {
         self.watches().clear();
     }
@@ -154,7 +149,7 @@ impl<S: EventSink> Watcher<S> {
     pub async fn until_listed(&self) {
         let listed: Vec<_> = self.watches().values().map(|watch| watch.state.listed.subscribe()).collect();
         for mut listed in listed {
-            // It fails if the watch was removed.
+            // It fails if the watch was ended.
             let _ = listed.wait_for(|listed| *listed).await;
         }
     }

@@ -13,31 +13,24 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use staffetta_prefix_ip::admission::PodAdmission;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use super::review::{ReviewAnswer, answer};
 use crate::connections::{self, ConnectionBound};
-use crate::metrics::{WebhookMetrics, WebhookOutcome};
+use crate::metrics::WebhookMetrics;
 
 /// The path of the webhook in its URL, the same as in Amazon's VPC resource controller.
 const PATH: &str = "/mutate-v1-pod";
 /// The limits on connections. A connection carries one request, which takes milliseconds, so one that is two seconds old may be closed
-/// to make room for a new one.
-const CONNECTION_LIMITS: ConnectionBound = ConnectionBound { connections: 64, grace: Duration::from_secs(2) };
+/// to make room for a new one. An API server waits for 5 s (`timeoutSeconds`).
+const CONNECTION_LIMITS: ConnectionBound =
+    ConnectionBound { connections: 64, grace: Duration::from_secs(2), lifetime: Duration::from_secs(10) };
 /// The maximum size of a request body, in bytes. An API server accepts objects of up to about 1.5 MiB.
 const MAX_BODY: usize = 2 << 20;
-/// The maximum size of the head of a request, in bytes.
-const MAX_HEAD: usize = 16 * 1024;
-/// The maximum lifetime of a connection: its TLS handshake, one request and the response. An API server waits for 5 s
-/// (`timeoutSeconds`).
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state that the handling of each request needs.
 pub(super) struct ReviewState {
@@ -68,25 +61,9 @@ fn router(state: Arc<ReviewState>) -> Router {
 /// Serves one request and closes the connection. A connection that is kept could end just when the API server sends the next request,
 /// which would then count as a failure of the webhook.
 async fn connection(stream: TcpStream, acceptor: TlsAcceptor, router: Router) {
-    let serving = async {
-        match acceptor.accept(stream).await {
-            Ok(stream) => {
-                let served = http1::Builder::new()
-                    .timer(TokioTimer::new())
-                    .keep_alive(false)
-                    .header_read_timeout(CONNECTION_TIMEOUT)
-                    .max_header_size(MAX_HEAD)
-                    .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
-                    .await;
-                if let Err(error) = served {
-                    debug!(%error, "a connection to the webhook ended early");
-                }
-            }
-            Err(error) => debug!(%error, "a connection to the webhook ended in its handshake"),
-        }
-    };
-    if timeout(CONNECTION_TIMEOUT, serving).await.is_err() {
-        debug!("a connection to the webhook timed out");
+    match acceptor.accept(stream).await {
+        Ok(stream) => connections::serve_request(stream, router, "webhook").await,
+        Err(error) => debug!(%error, "a connection to the webhook ended in its handshake"),
     }
 }
 
@@ -97,14 +74,12 @@ async fn review(State(state): State<Arc<ReviewState>>, body: Result<Bytes, Bytes
     let (response, outcome) = match body {
         Ok(body) => match answer(&body, |pod| state.admission.patch(pod).filter(|_| enabled)) {
             Ok(ReviewAnswer { body, patched }) => {
-                let outcome = if patched { WebhookOutcome::Patched } else { WebhookOutcome::Unchanged };
+                let outcome = if patched { "patched" } else { "unchanged" };
                 (([(CONTENT_TYPE, "application/json")], body).into_response(), outcome)
             }
-            Err(error) => {
-                ((StatusCode::BAD_REQUEST, error.to_string()).into_response(), WebhookOutcome::Rejected)
-            }
+            Err(error) => ((StatusCode::BAD_REQUEST, error.to_string()).into_response(), "rejected"),
         },
-        Err(rejection) => (rejection.into_response(), WebhookOutcome::Rejected),
+        Err(rejection) => (rejection.into_response(), "rejected"),
     };
     state.metrics.ended(outcome, started.elapsed());
     response
@@ -150,8 +125,8 @@ mod tests {
         state.enabled.store(false, Ordering::Relaxed);
         let (_, answer) = ask(&state, windows_pod()).await;
         assert_eq!(answer["response"], json!({ "uid": "u", "allowed": true }));
-        assert_eq!(state.metrics.count(WebhookOutcome::Patched), 1);
-        assert_eq!(state.metrics.count(WebhookOutcome::Unchanged), 1);
+        assert_eq!(state.metrics.count("patched"), 1);
+        assert_eq!(state.metrics.count("unchanged"), 1);
     }
 
     #[tokio::test]
@@ -159,6 +134,6 @@ mod tests {
         let state = state(true);
         assert_eq!(ask(&state, vec![b' '; MAX_BODY + 1]).await.0, StatusCode::PAYLOAD_TOO_LARGE);
         assert_eq!(ask(&state, "{}").await.0, StatusCode::BAD_REQUEST);
-        assert_eq!(state.metrics.count(WebhookOutcome::Rejected), 2);
+        assert_eq!(state.metrics.count("rejected"), 2);
     }
 }

@@ -112,24 +112,10 @@ impl LoadBalancers {
         // As in Octavia, one protocol that nobody serves spoils the whole tree.
         let whole =
             spec.listeners.iter().all(|listener| !self.disabled_protocols.contains(&listener.at.protocol));
+        let listeners = if whole { spec.listeners.clone() } else { Vec::new() };
+        let spec = LoadBalancerSpec { listeners, provider: Some("memory".into()), ..spec.clone() };
         let (id, port) = (self.ids.next(1), self.ids.next(5));
-        let bare = LoadBalancer {
-            id: id.into(),
-            project: spec.project.clone(),
-            name: spec.name.clone(),
-            vip: spec.vip,
-            subnet: spec.subnet.clone(),
-            port: port.into(),
-            provider: Some("memory".into()),
-            security_groups: spec.security_groups.clone().unwrap_or_default(),
-            disabled: false,
-            status: ProvisioningStatus::Pending,
-            listeners: Vec::new(),
-        };
-        let listeners = spec.listeners.iter().filter(|_| whole).cloned().map(ListenerChange::Ensure);
-        let tree = listeners.fold(bare, |tree, listener| {
-            tree.changed(&listener, |_| self.ids.next(2)).expect("a missing pool is created")
-        });
+        let tree = LoadBalancer::created(&spec, id.into(), port.into(), |_| self.ids.next(2));
         let failed = self.failing_next > 0;
         self.failing_next = self.failing_next.saturating_sub(1);
         let balancer = MemoryLoadBalancer {

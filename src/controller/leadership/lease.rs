@@ -106,32 +106,30 @@ impl LeaseClient {
         async move { api.watch(&params, &version).await }.into_stream().try_flatten().boxed()
     }
 
-    /// Writes the lease. The time limit is `timeout` or that of this `LeaseClient`, whichever is shorter.
+    /// Writes the lease. The time limit is `timeout` or that of this `LeaseClient`, whichever is shorter. If this function returns an
+    /// error, it is not known if the write took effect.
     pub(super) async fn write(
         &self,
         update: &LeaseUpdate,
         timeout: Duration,
     ) -> Result<LeaseOutcome, HandlerError> {
-        bounded(self.timeout.min(timeout), self.send(update)).await
-    }
-
-    /// Sends a write of the lease and classifies its outcome. If this function returns an error, it is not known if the write took
-    /// effect.
-    async fn send(&self, update: &LeaseUpdate) -> Result<LeaseOutcome, HandlerError> {
         let lease = update.lease(&self.name, Timestamp::now());
-        let written = match update.version {
-            Some(_) => self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(lease)).await,
-            None => self.api.create(&PostParams::default(), &lease).await,
-        };
-        match written {
-            Ok(lease) => Ok(LeaseOutcome::Written(ObservedLease::of(lease))),
-            Err(kube::Error::Api(status))
-                if status.code == 409 || status.code == 404 && update.version.is_some() =>
-            {
-                Ok(LeaseOutcome::Conflict)
+        let write = async {
+            let written = match update.version {
+                Some(_) => self.api.patch(&self.name, &PatchParams::default(), &Patch::Merge(lease)).await,
+                None => self.api.create(&PostParams::default(), &lease).await,
+            };
+            match written {
+                Ok(lease) => Ok(LeaseOutcome::Written(ObservedLease::of(lease))),
+                Err(kube::Error::Api(status))
+                    if status.code == 409 || status.code == 404 && update.version.is_some() =>
+                {
+                    Ok(LeaseOutcome::Conflict)
+                }
+                Err(error) => Err(error.into()),
             }
-            Err(error) => Err(error.into()),
-        }
+        };
+        bounded(self.timeout.min(timeout), write).await
     }
 }
 

@@ -1,8 +1,8 @@
 //! Finds the fields that a write changes. This module does no I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::dry_run::plan::StepDetail;
 
@@ -63,7 +63,14 @@ fn compare(
         let (before, after) = (&before[name], after.map(|after| &after[name]));
         path.push(name.to_owned());
         if path.as_slice() == ["metadata", "finalizers"] {
-            compare_finalizers(&texts(before), &texts(patch), after.map(texts), name != key, found);
+            // Finalizers are a set with several owners, so each one is a field of its own.
+            let (before, after, mut named) = (as_set(before), after.map(as_set), as_set(patch));
+            if name == key {
+                named.extend(before.clone());
+            } else {
+                named.values_mut().for_each(|value| *value = Value::Null);
+            }
+            compare(path, &named.into(), &before.into(), after.map(Value::Object).as_ref(), found);
         } else {
             compare(path, patch, before, after, found);
         }
@@ -71,9 +78,25 @@ fn compare(
     }
 }
 
+/// The state of an object before and after a write that the server accepts in a dry run. The server stores nothing, so that neither has
+/// the changes of earlier writes. After a conflict, both are the state that was read.
+pub(in crate::dry_run) struct AcceptedWrite {
+    pub(super) before: Value,
+    pub(super) after: Value,
+}
+
+/// Returns an object with the changes of all `writes`, based on the state that the server stored last.
+pub(in crate::dry_run) fn combined(writes: &[AcceptedWrite]) -> Value {
+    let mut newer = writes.last().map(|write| write.before.clone()).unwrap_or_default();
+    for AcceptedWrite { before, after } in writes {
+        apply_changes(&mut newer, before, after);
+    }
+    newer
+}
+
 /// Changes `newer` in the same way as its object changes from `before` to `after`. The items of a list are added and removed one by one,
 /// because a list such as the finalizers has several owners; an added item replaces an item with the same UID, type or name.
-pub(super) fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
+fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
     match (newer, after) {
         (newer, after) if newer == before => *newer = after.clone(),
         (Value::Object(newer), Value::Object(after)) => {
@@ -98,26 +121,10 @@ fn identity(item: &Value) -> &Value {
     ["uid", "type", "name"].into_iter().find_map(|field| item.get(field)).unwrap_or(item)
 }
 
-/// Adds each changed finalizer to `found` as a change of its own, because finalizers are a set with several owners. `named` are the
-/// finalizers in the patch, which removes them if `removes` is set.
-fn compare_finalizers(
-    before: &BTreeSet<&str>,
-    named: &BTreeSet<&str>,
-    after: Option<BTreeSet<&str>>,
-    removes: bool,
-    found: &mut ChangedFields,
-) {
-    let after = after.unwrap_or_else(|| if removes { before - named } else { before | named });
-    for finalizer in before ^ &after {
-        let held = |side: &BTreeSet<&str>| side.contains(finalizer).then_some(Value::Bool(true));
-        let path = ["metadata", "finalizers", finalizer].map(str::to_owned).to_vec();
-        found.insert(path, (held(before), held(&after)));
-    }
-}
-
-/// Returns the texts in a JSON list; empty for any other value.
-fn texts(list: &Value) -> BTreeSet<&str> {
-    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+/// Converts a JSON list of names to an object with the value `true` for each name.
+fn as_set(list: &Value) -> Map<String, Value> {
+    let names = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.map(|name| (name.to_owned(), true.into())).collect()
 }
 
 /// Converts a changed field to a detail of a step.

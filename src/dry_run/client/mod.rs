@@ -17,7 +17,8 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-use self::changes::{apply_changes, changes};
+use self::changes::changes;
+pub(super) use self::changes::{AcceptedWrite, combined};
 use self::request::{RequestKind, WriteTarget, as_dry_run, as_empty_patch, as_read};
 use super::plan::{PlanLog, PlannedObject, PlannedStep, StepDetail};
 use crate::lock::lock;
@@ -25,21 +26,13 @@ use crate::lock::lock;
 /// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
 
-/// Objects that accepted writes would change or that were read after a conflict, by UID.
-pub(super) type NewerObjects = Arc<Mutex<BTreeMap<String, NewerObject>>>;
+/// The accepted writes of each object, by its UID.
+pub(super) type AcceptedWrites = Arc<Mutex<BTreeMap<String, Vec<AcceptedWrite>>>>;
 
-/// An object that accepted writes would change.
-pub(super) struct NewerObject {
-    /// The state that the server stores, as it was last read.
-    stored: Value,
-    /// The state that all accepted writes together would produce.
-    pub(super) changed: Value,
-}
-
-/// Wraps `client`: writes are sent as dry runs and added to `log`; the objects in their new state are added to `newer`.
-pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> Client {
+/// Wraps `client`: writes are sent as dry runs and added to `log`; those that the server accepts are also added to `accepted`.
+pub(super) fn recording(client: Client, log: &PlanLog, accepted: &AcceptedWrites) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let dry_run = DryRunClient { server: client, log: log.clone(), newer: Arc::clone(newer) };
+    let dry_run = DryRunClient { server: client, log: log.clone(), accepted: Arc::clone(accepted) };
     let service = service_fn(move |request: Request<Body>| {
         let dry_run = dry_run.clone();
         // The future runs in the caller's task, so the plan knows the running handler.
@@ -59,7 +52,7 @@ pub(super) fn recording(client: Client, log: &PlanLog, newer: &NewerObjects) -> 
 struct DryRunClient {
     server: Client,
     log: PlanLog,
-    newer: NewerObjects,
+    accepted: AcceptedWrites,
 }
 
 impl DryRunClient {
@@ -72,7 +65,7 @@ impl DryRunClient {
         };
         let answer = self.send(dry_run).await?;
         let changes_object = matches!(parts.method, Method::PATCH | Method::PUT);
-        let present = if changes_object { self.present(&parts).await? } else { None };
+        let present = if changes_object { self.present(&parts).await? } else { Value::Null };
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let write = Write { target, method: &parts.method, body, present };
         match DryRunOutcome::of(&answer) {
@@ -81,14 +74,12 @@ impl DryRunClient {
                 if !changes_object || !step.with.is_empty() {
                     self.log.add(Some(write.object(answer.body())), step);
                     if changes_object {
-                        self.changed(target, write.present.as_ref(), answer.body());
+                        self.changed(target, write.present, answer.body());
                     }
                 }
             }
-            DryRunOutcome::Conflict => {
-                // A controller handles the newer version next.
-                self.changed(target, write.present.as_ref(), write.present.as_ref().unwrap_or(&Value::Null));
-            }
+            // A controller handles the newer version next.
+            DryRunOutcome::Conflict => self.changed(target, write.present.clone(), &write.present),
             DryRunOutcome::Refused(reason) => {
                 let step = PlannedStep { refused: Some(reason), ..write.step(None) };
                 self.log.add(Some(write.object(&Value::Null)), step);
@@ -98,7 +89,8 @@ impl DryRunClient {
                 self.log.add(Some(write.object(&Value::Null)), step);
                 let object = match parts.method {
                     Method::DELETE => json!({ "kind": "Status", "status": "Success" }),
-                    _ => write.present.unwrap_or(write.body),
+                    _ if write.present.is_null() => write.body,
+                    _ => write.present,
                 };
                 return Ok(response(StatusCode::OK, &object));
             }
@@ -107,15 +99,15 @@ impl DryRunClient {
         Ok(answer.map(|body| Body::from(body.to_string().into_bytes())))
     }
 
-    /// Returns the current state of the object that the request writes; `None` if it does not exist or must not be read.
-    async fn present(&self, parts: &Parts) -> Result<Option<Value>, BoxError> {
+    /// Returns the current state of the object that the request writes; null if it does not exist or must not be read.
+    async fn present(&self, parts: &Parts) -> Result<Value, BoxError> {
         for request in [as_empty_patch(parts), as_read(parts)].into_iter().flatten() {
             let answer = self.send(request).await?;
             if answer.status().is_success() {
-                return Ok(Some(answer.into_body()));
+                return Ok(answer.into_body());
             }
         }
-        Ok(None)
+        Ok(Value::Null)
     }
 
     /// Sends a request and reads the response. The body is null if it is not JSON.
@@ -127,20 +119,11 @@ impl DryRunClient {
         Ok(Response::from_parts(parts, body))
     }
 
-    /// Records the new state `after` of an object whose stored state is `before`, so that the handlers get it once more. The server stores
-    /// nothing, so that `after` lacks the changes of earlier writes, which are kept here.
-    fn changed(&self, target: &WriteTarget, before: Option<&Value>, after: &Value) {
+    /// Records a write that would change the stored state `before` of an object to `after`, so that the handlers get the object once more.
+    fn changed(&self, target: &WriteTarget, before: Value, after: &Value) {
         let Some(uid) = after["metadata"]["uid"].as_str().filter(|_| target.is_object()) else { return };
-        let (mut newer, before) = (lock(&self.newer), before.unwrap_or(&Value::Null));
-        let unchanged = || NewerObject { stored: before.clone(), changed: before.clone() };
-        let NewerObject { stored, changed } = newer.entry(uid.to_owned()).or_insert_with(unchanged);
-        if stored != before {
-            // Another program has changed the object.
-            let mut both = before.clone();
-            apply_changes(&mut both, stored, changed);
-            (*stored, *changed) = (before.clone(), both);
-        }
-        apply_changes(changed, before, after);
+        let write = AcceptedWrite { before, after: after.clone() };
+        lock(&self.accepted).entry(uid.to_owned()).or_default().push(write);
     }
 
     /// Records a call that cannot be made without effect, and responds to it with 405.
@@ -162,8 +145,8 @@ struct Write<'a> {
     method: &'a Method,
     /// The body of the request; null if it is not JSON.
     body: Value,
-    /// The object before the write.
-    present: Option<Value>,
+    /// The object before the write; null if it is not known.
+    present: Value,
 }
 
 impl Write<'_> {
@@ -180,11 +163,8 @@ impl Write<'_> {
             Some(subresource) => format!("{verb} {subresource}"),
         };
         let secret = self.target.plural == "secrets";
-        let with = match *self.method {
-            Method::DELETE => Vec::new(),
-            Method::POST => changes(&self.body, &Value::Null, None, secret),
-            _ => changes(&self.body, self.present.as_ref().unwrap_or(&Value::Null), after, secret),
-        };
+        let deletes = *self.method == Method::DELETE;
+        let with = if deletes { Vec::new() } else { changes(&self.body, &self.present, after, secret) };
         PlannedStep { by: KUBERNETES.into(), what, with, ..PlannedStep::default() }
     }
 
@@ -193,7 +173,7 @@ impl Write<'_> {
     fn object(&self, answer: &Value) -> PlannedObject {
         let WriteTarget { namespace, plural, name, .. } = self.target;
         let text = |pointer: &str| {
-            let objects = [Some(answer), self.present.as_ref(), Some(&self.body)].into_iter().flatten();
+            let objects = [answer, &self.present, &self.body].into_iter();
             let objects = objects.filter(|object| object["kind"] != "Status");
             let mut texts = objects.filter_map(|object| object.pointer(pointer)?.as_str());
             texts.find(|text| !text.is_empty()).map(str::to_owned)

@@ -2,7 +2,6 @@
 
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
-use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Uri};
 use serde_json::{Value, json};
 
@@ -128,10 +127,7 @@ pub(super) fn as_read(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
 fn with_query(parts: &Parts, query: &str) -> Option<Parts> {
     let mut parts = parts.clone();
     let separator = if query.is_empty() { "" } else { "?" };
-    let mut uri = parts.uri.into_parts();
-    let path = uri.path_and_query.as_ref().map_or("/", PathAndQuery::path);
-    uri.path_and_query = Some(format!("{path}{separator}{query}").parse().ok()?);
-    parts.uri = Uri::from_parts(uri).ok()?;
+    parts.uri = format!("{}{separator}{query}", parts.uri.path()).parse().ok()?;
     parts.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     parts.headers.remove(CONTENT_LENGTH);
     Some(parts)

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use staffetta_driver::{
     DriverError, Listener, ListenerChange, ListenerDriver, ListenerSpec, LoadBalancer, LoadBalancerDriver,
     LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec, MemberSpec, NamespaceObserver, NormalizedSpec,
-    Owned, Owner, ProvisioningStatus, Reason,
+    Owned, Owner, Reason,
 };
 
 use super::{PLANNED, Recording, list, planned};
@@ -64,7 +64,8 @@ impl LoadBalancerDriver for Recording<dyn LoadBalancerDriver> {
             .with("project", &spec.project)
             .with("listeners", list(spec.listeners.iter().map(described)));
         self.record(Some(owner), call);
-        Ok(planned_load_balancer(owner, spec))
+        let (id, port) = (planned(&owner.uid), planned(format_args!("port-{}", owner.uid)));
+        Ok(LoadBalancer::created(spec, id.into(), port.into(), planned))
     }
 
     /// Returns [`LoadBalancerProgress::Active`] for a planned load balancer; passes any other to the real driver.
@@ -144,26 +145,6 @@ fn settings(spec: &ListenerSpec) -> String {
         pool.monitor.map(|monitor| format!("health check every {} s", monitor.delay_s)),
     ];
     list(settings.into_iter().flatten())
-}
-
-/// Returns the load balancer that a real driver would create from `spec`, with planned ids.
-fn planned_load_balancer(owner: &Owner, spec: &LoadBalancerSpec) -> LoadBalancer {
-    let bare = LoadBalancer {
-        id: planned(&owner.uid).into(),
-        project: spec.project.clone(),
-        name: spec.name.clone(),
-        vip: spec.vip,
-        subnet: spec.subnet.clone(),
-        port: planned(format_args!("port-{}", owner.uid)).into(),
-        provider: spec.provider.clone(),
-        security_groups: spec.security_groups.clone().unwrap_or_default(),
-        disabled: false,
-        status: ProvisioningStatus::Active,
-        listeners: Vec::new(),
-    };
-    let listeners = spec.listeners.iter().cloned().map(ListenerChange::Ensure);
-    let create = |made: LoadBalancer, listener| made.changed(&listener, planned).unwrap_or(made);
-    LoadBalancer { status: ProvisioningStatus::Active, ..listeners.fold(bare, create) }
 }
 
 #[cfg(test)]

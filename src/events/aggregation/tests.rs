@@ -4,13 +4,13 @@ use staffetta_handler::Identity;
 
 use super::*;
 
-const LIMITS: Limits =
-    Limits { min_write_interval: Duration::from_secs(60), memory: Duration::from_secs(1800), capacity: 64 };
-
-/// Rate limits for the tests: a burst and an interval.
-type Rate = (u32, Duration);
-
-const RATE: Rate = (10, Duration::from_millis(500));
+const LIMITS: Limits = Limits {
+    burst: 10,
+    write_interval: Duration::from_millis(500),
+    min_write_interval: Duration::from_secs(60),
+    memory: Duration::from_secs(1800),
+    capacity: 64,
+};
 
 const REASONS: [&str; 5] = ["QuotaExceeded", "SubnetFull", "TimedOut", "Panicked", "Recovered"];
 
@@ -41,10 +41,10 @@ struct World {
 }
 
 impl World {
-    fn new(limits: Limits, (burst, interval): Rate) -> Self {
+    fn new(limits: Limits) -> Self {
         // The clock of the machine may have begun less than the burst ago.
         let now = Instant::now() + Duration::from_secs(3600);
-        let aggregator = Aggregator::new(limits, TokenBucket::full(burst, interval, now), 0);
+        let aggregator = Aggregator::new(limits, 0, now);
         Self { aggregator, now, requests: Vec::new(), responses: Box::new(|_| EventOutcome::Done) }
     }
 
@@ -66,7 +66,7 @@ impl World {
             };
             let outcome = (self.responses)(&request);
             self.requests.push(request);
-            self.aggregator.finish(*write, outcome, self.now);
+            self.aggregator.finish(write, outcome, self.now);
         }
         self.aggregator.next_due()
     }
@@ -87,19 +87,36 @@ impl World {
 }
 
 /// Returns `true` if no interval of any length holds more requests than the rate allows.
-fn is_within(times: &[Instant], (burst, interval): Rate) -> bool {
-    let allowed = |window: Duration| u128::from(burst) + window.as_nanos().div_ceil(interval.as_nanos());
+fn is_within(times: &[Instant], limits: Limits) -> bool {
+    let Limits { burst, write_interval, .. } = limits;
+    let allowed =
+        |window: Duration| u128::from(burst) + window.as_nanos().div_ceil(write_interval.as_nanos());
     (0..times.len()).all(|first| {
         (first..times.len())
             .all(|last| (last - first + 1) as u128 <= allowed(times[last] - times[first]).max(1))
     })
 }
 
-const DEFAULT_RATE: Rate = (crate::events::WRITE_BURST, crate::events::WRITE_INTERVAL);
+#[test]
+fn after_the_burst_there_is_one_write_an_interval_and_after_a_pause_the_whole_burst() {
+    let interval = Duration::from_secs(10);
+    let mut world = World::new(Limits { burst: 3, write_interval: interval, ..LIMITS });
+    for objects in [0..5, 5..10] {
+        let before = world.requests.len();
+        for object in objects {
+            world.add(object, "TimedOut");
+        }
+        for written in [3, 4, 5] {
+            assert_eq!(world.requests.len() - before, written);
+            world.pass(interval);
+        }
+        world.pass(Duration::from_secs(1000));
+    }
+}
 
 #[test]
 fn an_object_that_fails_a_thousand_times_a_second_causes_one_request_a_minute() {
-    let mut world = World::new(super::LIMITS, DEFAULT_RATE);
+    let mut world = World::new(super::LIMITS);
     for _ in 0..10_000 {
         world.add(1, "QuotaExceeded");
         world.pass(Duration::from_millis(1));
@@ -113,7 +130,7 @@ fn an_object_that_fails_a_thousand_times_a_second_causes_one_request_a_minute() 
 
 #[test]
 fn ten_thousand_failing_objects_are_all_reported_within_the_rate_limit() {
-    let mut world = World::new(super::LIMITS, DEFAULT_RATE);
+    let mut world = World::new(super::LIMITS);
     for object in 0..10_000 {
         assert!(world.add(object, "QuotaExceeded"));
     }
@@ -127,7 +144,7 @@ fn ten_thousand_failing_objects_are_all_reported_within_the_rate_limit() {
 
 #[test]
 fn a_thousand_successes_keep_to_the_rate_limit_and_failures_overtake_them() {
-    let mut world = World::new(super::LIMITS, DEFAULT_RATE);
+    let mut world = World::new(super::LIMITS);
     let success = |object| Occurrence { warning: false, ..occurrence(object, "Handled", "") };
     for object in 0..1000 {
         assert!(world.aggregator.add(success(object), world.now));
@@ -141,12 +158,12 @@ fn a_thousand_successes_keep_to_the_rate_limit_and_failures_overtake_them() {
     assert_eq!((world.requests.len(), world.aggregator.pending()), (50 + 931, 1001 - 981));
     world.pass(Duration::from_secs(2));
     let times: Vec<_> = world.requests.iter().map(|request| request.at).collect();
-    assert!(times.len() == 1001 && is_within(&times, DEFAULT_RATE), "{}", times.len());
+    assert!(times.len() == 1001 && is_within(&times, super::LIMITS), "{}", times.len());
 }
 
 #[test]
 fn successes_take_at_most_half_of_the_room_and_none_of_what_failures_have() {
-    let mut world = World::new(Limits { capacity: 8, ..LIMITS }, RATE);
+    let mut world = World::new(Limits { capacity: 8, ..LIMITS });
     let success = |object| Occurrence { warning: false, ..occurrence(object, "Handled", "") };
     for object in 0..3 {
         assert!(world.add(object, "TimedOut"));
@@ -166,7 +183,7 @@ fn successes_take_at_most_half_of_the_room_and_none_of_what_failures_have() {
 
 #[test]
 fn an_update_carries_the_newest_note() {
-    let mut world = World::new(LIMITS, RATE);
+    let mut world = World::new(LIMITS);
     for note in ["first", "second", "third"] {
         assert!(world.aggregator.add(occurrence(1, "TimedOut", note), world.now));
         world.send();
@@ -178,9 +195,9 @@ fn an_update_carries_the_newest_note() {
 
 #[test]
 fn an_expired_event_is_created_again_and_an_existing_one_is_updated() {
-    let mut world = World::new(LIMITS, RATE);
+    let mut world = World::new(LIMITS);
     let outcomes =
-        [EventOutcome::Done, EventOutcome::NotFound, EventOutcome::Failed, EventOutcome::AlreadyExists];
+        [EventOutcome::Done, EventOutcome::NotFound, EventOutcome::Failed(None), EventOutcome::AlreadyExists];
     let mut outcomes = outcomes.into_iter();
     world.responses = Box::new(move |_| outcomes.next().unwrap_or(EventOutcome::Done));
     world.add(1, "TimedOut");
@@ -193,7 +210,7 @@ fn an_expired_event_is_created_again_and_an_existing_one_is_updated() {
 
 #[test]
 fn a_rejected_write_is_not_repeated() {
-    let mut world = World::new(LIMITS, RATE);
+    let mut world = World::new(LIMITS);
     world.responses = Box::new(|_| EventOutcome::Rejected);
     world.add(1, "TimedOut");
     world.pass(Duration::from_secs(600));
@@ -202,7 +219,7 @@ fn a_rejected_write_is_not_repeated() {
 
 #[test]
 fn an_occurrence_long_after_the_last_one_is_another_event() {
-    let mut world = World::new(LIMITS, RATE);
+    let mut world = World::new(LIMITS);
     world.add(1, "TimedOut");
     world.pass(Duration::from_secs(1801));
     world.add(1, "TimedOut");
@@ -212,7 +229,7 @@ fn an_occurrence_long_after_the_last_one_is_another_event() {
 
 #[test]
 fn the_number_of_series_is_bounded_and_those_with_a_pending_occurrence_are_kept() {
-    let mut world = World::new(Limits { capacity: 8, ..LIMITS }, RATE);
+    let mut world = World::new(Limits { capacity: 8, ..LIMITS });
     let added = (0..30).filter(|object| world.add(*object, "TimedOut")).count();
     // Ten are written at once and can be removed, eight wait, and for the others there is no room.
     assert_eq!((world.requests.len(), added), (10, 18));
@@ -223,18 +240,18 @@ fn the_number_of_series_is_bounded_and_those_with_a_pending_occurrence_are_kept(
 
 #[test]
 fn the_outcome_of_a_removed_series_does_not_affect_its_successor() {
-    let mut world = World::new(Limits { capacity: 1, ..LIMITS }, RATE);
+    let mut world = World::new(Limits { capacity: 1, ..LIMITS });
     assert!(world.aggregator.add(occurrence(1, "TimedOut", ""), world.now));
     let late = world.aggregator.pop(world.now).expect("it is due");
     assert!(world.add(2, "TimedOut"), "it replaces the first");
     assert!(world.add(1, "TimedOut"), "the first is back under another name");
-    world.aggregator.finish(*late, EventOutcome::NotFound, world.now);
+    world.aggregator.finish(late, EventOutcome::NotFound, world.now);
     assert_eq!(world.aggregator.pending(), 0);
 }
 
 #[test]
 fn a_paused_namespace_is_tried_again_after_its_delay_and_delays_no_other() {
-    let mut world = World::new(LIMITS, RATE);
+    let mut world = World::new(LIMITS);
     let hint = Duration::from_secs(300);
     assert_eq!(world.aggregator.pause("default", Some(hint), world.now), (hint, true));
     assert_eq!(world.aggregator.pause("default", Some(hint), world.now), (hint, false));
@@ -256,11 +273,11 @@ proptest! {
     fn the_limits_hold_in_any_interval_and_in_the_end_the_counts_add_up(
         occurrences in prop::collection::vec((0_usize..OBJECTS, 0_usize..5, prop_oneof![9 => 0_u64..20, 1 => 0_u64..120_000]), 1..300),
         outcomes in prop::collection::vec(prop_oneof![
-            8 => Just(EventOutcome::Done), 1 => Just(EventOutcome::NotFound), 1 => Just(EventOutcome::Failed),
+            8 => Just(EventOutcome::Done), 1 => Just(EventOutcome::NotFound), 1 => Just(EventOutcome::Failed(None)),
             1 => Just(EventOutcome::AlreadyExists),
         ], 0..100),
     ) {
-        let mut world = World::new(LIMITS, RATE);
+        let mut world = World::new(LIMITS);
         let mut outcomes = outcomes.into_iter();
         world.responses = Box::new(move |_| outcomes.next().unwrap_or(EventOutcome::Done));
         let mut added = 0;
@@ -273,7 +290,7 @@ proptest! {
         prop_assert_eq!(world.aggregator.pending(), 0);
 
         let times: Vec<_> = world.requests.iter().map(|request| request.at).collect();
-        prop_assert!(is_within(&times, RATE));
+        prop_assert!(is_within(&times, LIMITS));
         let names: std::collections::HashSet<_> = world.requests.iter().map(|request| &request.name).collect();
         let counted: i32 = names.iter().map(|name| world.last_of(name).count).sum();
         prop_assert_eq!(counted, added);

@@ -7,9 +7,8 @@ use staffetta_apiserver::testing::real_kubeconfig;
 use staffetta_apiserver::{ApiServer, Options};
 
 use super::*;
-use crate::events::aggregation::{LIMITS, Limits};
-use crate::events::rate_limit::TokenBucket;
-use crate::identity::{identity, random};
+use crate::events::aggregation::Limits;
+use crate::identity::identity;
 
 #[tokio::test]
 async fn the_server_accepts_events() {
@@ -47,13 +46,13 @@ impl World {
     }
 
     fn next(&mut self) -> EventWrite {
-        *self.aggregator.pop(Instant::now()).expect("it is due")
+        self.aggregator.pop(Instant::now()).expect("it is due")
     }
 
     async fn send(&mut self, write: &EventWrite) -> EventOutcome {
-        let (write, result) = send(self.client.clone(), identity(), Box::new(write.clone())).await;
+        let result = send(self.client.clone(), identity(), write).await;
         let outcome = outcome(write.update, &result);
-        self.aggregator.finish(write, outcome, Instant::now());
+        self.aggregator.finish(write.clone(), outcome, Instant::now());
         outcome
     }
 }
@@ -61,8 +60,8 @@ impl World {
 async fn an_event_is_created_updated_and_created_again(kubeconfig: &Path) {
     let client = crate::connect::client(Some(kubeconfig), None).await.unwrap();
     let limits = Limits { min_write_interval: Duration::ZERO, ..LIMITS };
-    let rate = TokenBucket::full(50, Duration::from_millis(100), Instant::now());
-    let mut world = World { client: client.clone(), aggregator: Aggregator::new(limits, rate, random()) };
+    let aggregator = Aggregator::new(limits, random(), Instant::now());
+    let mut world = World { client: client.clone(), aggregator };
     let namespace = format!("events-{:x}", random());
     let named = serde_json::from_value(json!({ "metadata": { "name": namespace } })).unwrap();
     let namespaces = Api::<Namespace>::all(world.client.clone());

@@ -40,7 +40,7 @@ where
 /// The chain of one handler, and the occurrences that it publishes.
 struct World {
     pipeline: Pipeline,
-    occurrences: mpsc::Receiver<Occurrence>,
+    occurrences: mpsc::UnboundedReceiver<Occurrence>,
     metrics: Arc<Metrics>,
     logged: CapturedLog,
     started: Instant,
@@ -59,7 +59,7 @@ impl World {
     fn around(registration: Registration, success: bool) -> Self {
         let (publisher, occurrences) = Publisher::detached();
         let metrics = Arc::new(Metrics::new("server", &[]));
-        let reports = HandlerReports::new(Some(publisher), success, &metrics);
+        let reports = HandlerReports::new(publisher, success, &metrics);
         let handlers = vec![("vif".into(), registration)];
         let pipeline = pipeline::build(handlers, &RelayOptions::default(), &Term::unlimited(), &reports);
         Self { pipeline, occurrences, metrics, logged: CapturedLog::start(), started: Instant::now() }

@@ -1,5 +1,4 @@
-//! Compact forms of a UID and a resourceVersion, which save memory: a number where possible, otherwise the
-//! text.
+//! A compact form of a UID, which saves memory: a number where possible, otherwise the text.
 
 use std::fmt;
 
@@ -34,37 +33,6 @@ impl fmt::Display for CompactUid {
     }
 }
 
-/// The resourceVersion of an object: a number if possible, otherwise the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CompactVersion {
-    /// No known version. The next state of the object is delivered in any case.
-    Unknown,
-    /// A decimal number without leading zeros.
-    Number(u64),
-    /// Any other text.
-    Text(Box<str>),
-}
-
-impl From<&str> for CompactVersion {
-    fn from(text: &str) -> Self {
-        match text.parse::<u64>() {
-            _ if text.is_empty() => Self::Unknown,
-            Ok(number) if number.to_string() == text => Self::Number(number),
-            _ => Self::Text(text.into()),
-        }
-    }
-}
-
-impl fmt::Display for CompactVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => Ok(()),
-            Self::Number(number) => number.fmt(f),
-            Self::Text(text) => f.write_str(text),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -73,12 +41,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_uid_and_a_version_survive_the_compact_form(uuid: u128, number: u64, text in "[0-9a-fA-F+-]{0,37}") {
+        fn a_uid_survives_the_compact_form(uuid: u128, text in "[0-9a-fA-F+-]{0,37}") {
             let written = CompactUid::Uuid(uuid).to_string();
             prop_assert_eq!(CompactUid::from(written.as_str()), CompactUid::Uuid(uuid));
-            prop_assert_eq!(CompactUid::from(text.as_str()).to_string(), text.clone());
-            prop_assert_eq!(CompactVersion::from(number.to_string().as_str()), CompactVersion::Number(number));
-            prop_assert_eq!(CompactVersion::from(text.as_str()).to_string(), text);
+            prop_assert_eq!(CompactUid::from(text.as_str()).to_string(), text);
         }
     }
 

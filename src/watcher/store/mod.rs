@@ -5,11 +5,12 @@ mod compact;
 mod name_table;
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use staffetta_handler::{AnyEvent, Change, Identity, Kind, Undecodable, WatchItem};
+use staffetta_handler::{AnyEvent, Change, Identity, Kind, ObjectRef, Undecodable, WatchItem};
 
-use compact::{CompactUid, CompactVersion};
+use compact::CompactUid;
 use name_table::NameTable;
 
 /// The number of undecodable objects that are kept and reported. Further ones are only counted.
@@ -28,12 +29,15 @@ pub(super) struct ObjectStore {
     list: u32,
     /// The highest resourceVersion of all objects seen so far.
     highest: u64,
+    /// The hasher of resourceVersions.
+    hasher: RandomState,
 }
 
 /// The stored identity of one object.
 struct StoredObject {
     uid: CompactUid,
-    version: CompactVersion,
+    /// A hash of the resourceVersion; `None` if the next state of the object is to be delivered in any case.
+    version: Option<u64>,
     /// The number of the list during or after which the object was last reported.
     list: u32,
     /// `true` if the last reported state of the object could be decoded.
@@ -50,14 +54,6 @@ pub(super) struct Applied {
     pub(super) undecodable: Option<Undecodable>,
 }
 
-/// The identifying fields of a watch item.
-struct ItemMeta<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    uid: &'a str,
-    version: &'a str,
-}
-
 impl ObjectStore {
     /// Creates an empty store for objects of `kind`.
     pub(super) fn new(kind: &Kind) -> Self {
@@ -67,6 +63,7 @@ impl ObjectStore {
             undecodable: HashMap::new(),
             list: 0,
             highest: 0,
+            hasher: RandomState::new(),
         }
     }
 
@@ -79,17 +76,25 @@ impl ObjectStore {
     /// object that cannot be decoded.
     pub(super) fn apply(&mut self, item: WatchItem) -> Applied {
         let decoded = matches!(item, WatchItem::Object(_));
-        let meta = ItemMeta::of(&item);
-        self.highest = self.highest.max(number(meta.version));
+        let (ObjectRef { namespace, name, uid, .. }, version) = (item.object_ref(), item.version());
+        let namespace = namespace.unwrap_or_default();
+        self.highest = self.highest.max(number(version));
         if decoded && !self.undecodable.is_empty() {
-            self.undecodable.remove(meta.uid);
+            self.undecodable.remove(uid);
         }
-        let (uid, version) = (CompactUid::from(meta.uid), CompactVersion::from(meta.version));
-        let before = self.insert(&meta, uid.clone(), decoded).filter(|before| before.delivered);
+        let (uid, version) = (CompactUid::from(uid), self.hash(version));
+        let object = StoredObject {
+            uid: uid.clone(),
+            version: version.filter(|_| decoded),
+            list: self.list,
+            decoded,
+            delivered: decoded,
+        };
+        let before = self.insert(namespace, name, object).filter(|before| before.delivered);
         let (change, replaced) = match &before {
             None => (Some(Change::Added), None),
             Some(before) if before.uid != uid => {
-                (Some(Change::Added), Some(self.vanished(meta.namespace, meta.name, before)))
+                (Some(Change::Added), Some(self.vanished(namespace, name, before)))
             }
             Some(before) => ((before.version != version).then_some(Change::Modified), None),
         };
@@ -119,28 +124,28 @@ impl ObjectStore {
     }
 
     /// Stores the current state of an object. Returns the previous entry with the same name.
-    fn insert(&mut self, meta: &ItemMeta<'_>, uid: CompactUid, decoded: bool) -> Option<StoredObject> {
-        if !self.namespaces.contains_key(meta.namespace) {
-            self.namespaces.insert(meta.namespace.into(), NameTable::default());
+    fn insert(&mut self, namespace: &str, name: &str, mut object: StoredObject) -> Option<StoredObject> {
+        if !self.namespaces.contains_key(namespace) {
+            self.namespaces.insert(namespace.into(), NameTable::default());
         }
-        let names = self.namespaces.get_mut(meta.namespace).expect("it was inserted above");
-        let version = if decoded { meta.version.into() } else { CompactVersion::Unknown };
-        let delivered =
-            decoded || names.get(meta.name).is_some_and(|before| before.delivered && before.uid == uid);
-        names.insert(meta.name, StoredObject { uid, version, list: self.list, decoded, delivered })
+        let names = self.namespaces.get_mut(namespace).expect("it was inserted above");
+        object.delivered |=
+            names.get(name).is_some_and(|before| before.delivered && before.uid == object.uid);
+        names.insert(name, object)
     }
 
     /// Records that the server reported the deletion of an object, and returns the event.
     pub(super) fn delete(&mut self, item: WatchItem) -> AnyEvent {
-        let meta = ItemMeta::of(&item);
-        self.highest = self.highest.max(number(meta.version));
-        self.undecodable.remove(meta.uid);
-        if let Some(names) = self.namespaces.get_mut(meta.namespace) {
-            if names.get(meta.name).is_some_and(|object| object.uid == CompactUid::from(meta.uid)) {
-                names.remove(meta.name);
+        let ObjectRef { namespace, name, uid, .. } = item.object_ref();
+        let namespace = namespace.unwrap_or_default();
+        self.highest = self.highest.max(number(item.version()));
+        self.undecodable.remove(uid);
+        if let Some(names) = self.namespaces.get_mut(namespace) {
+            if names.get(name).is_some_and(|object| object.uid == CompactUid::from(uid)) {
+                names.remove(name);
             }
             if names.is_empty() {
-                self.namespaces.remove(meta.namespace);
+                self.namespaces.remove(namespace);
             }
         }
         match item {
@@ -175,7 +180,7 @@ impl ObjectStore {
     pub(super) fn invalidate_versions(&mut self) {
         self.highest = 0;
         for object in self.namespaces.values_mut().flat_map(NameTable::values_mut) {
-            object.version = CompactVersion::Unknown;
+            object.version = None;
         }
     }
 
@@ -183,7 +188,7 @@ impl ObjectStore {
     /// there are any.
     pub(super) fn invalidate_namespace(&mut self, namespace: &str) -> bool {
         let Some(names) = self.namespaces.get_mut(namespace) else { return false };
-        names.values_mut().for_each(|object| object.version = CompactVersion::Unknown);
+        names.values_mut().for_each(|object| object.version = None);
         true
     }
 
@@ -215,6 +220,11 @@ impl ObjectStore {
         self.undecodable.values()
     }
 
+    /// Returns the hash of a resourceVersion; `None` if that is empty.
+    fn hash(&self, version: &str) -> Option<u64> {
+        (!version.is_empty()).then(|| self.hasher.hash_one(version))
+    }
+
     /// Returns the `Deleted` event of an object whose last state is not known.
     fn vanished(&self, namespace: &str, name: &str, object: &StoredObject) -> AnyEvent {
         AnyEvent::Missed(Arc::new(Identity {
@@ -224,31 +234,8 @@ impl ObjectStore {
             namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
             name: name.to_owned(),
             uid: object.uid.to_string(),
-            resource_version: Some(object.version.to_string()).filter(|version| !version.is_empty()),
+            resource_version: None,
         }))
-    }
-}
-
-impl<'a> ItemMeta<'a> {
-    /// Returns the identifying fields of an item, whether it could be decoded or not.
-    fn of(item: &'a WatchItem) -> Self {
-        match item {
-            WatchItem::Object(object) => {
-                let meta = object.meta();
-                Self {
-                    namespace: meta.namespace.as_deref().unwrap_or_default(),
-                    name: meta.name.as_deref().unwrap_or_default(),
-                    uid: meta.uid.as_deref().unwrap_or_default(),
-                    version: meta.resource_version.as_deref().unwrap_or_default(),
-                }
-            }
-            WatchItem::Undecodable(Undecodable { identity, .. }) => Self {
-                namespace: identity.namespace.as_deref().unwrap_or_default(),
-                name: &identity.name,
-                uid: &identity.uid,
-                version: identity.resource_version.as_deref().unwrap_or_default(),
-            },
-        }
     }
 }
 

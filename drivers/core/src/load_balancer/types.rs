@@ -42,6 +42,31 @@ pub struct LoadBalancer {
 }
 
 impl LoadBalancer {
+    /// Returns the active load balancer that a driver creates from `spec` by one request. `new_id` is that of [`changed`](Self::changed).
+    pub fn created(
+        spec: &LoadBalancerSpec,
+        id: LoadBalancerId,
+        port: PortId,
+        mut new_id: impl FnMut(String) -> String,
+    ) -> Self {
+        let bare = Self {
+            id,
+            project: spec.project.clone(),
+            name: spec.name.clone(),
+            vip: spec.vip,
+            subnet: spec.subnet.clone(),
+            port,
+            provider: spec.provider.clone(),
+            security_groups: spec.security_groups.clone().unwrap_or_default(),
+            disabled: false,
+            status: ProvisioningStatus::Active,
+            listeners: Vec::new(),
+        };
+        let listeners = spec.listeners.iter().cloned().map(ListenerChange::Ensure);
+        let create = |made: Self, listener| made.changed(&listener, &mut new_id).unwrap_or(made);
+        Self { status: ProvisioningStatus::Active, ..listeners.fold(bare, create) }
+    }
+
     /// Returns the name of a listener and of its pool: `namespace/service:TCP:80`.
     pub fn listener_name(&self, at: ListenerPort) -> String {
         format!("{}:{}:{}", self.name, at.protocol, at.port)

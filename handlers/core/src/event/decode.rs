@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::value::RawValue;
 
-use crate::event::{Identity, Object};
+use crate::event::{Identity, Object, ObjectRef};
 
 /// The result of decoding one object of a watch.
 #[derive(Clone)]
@@ -19,6 +19,25 @@ pub enum WatchItem {
     Object(Arc<dyn Object>),
     /// An object that exists but cannot be decoded as its kind.
     Undecodable(Undecodable),
+}
+
+impl WatchItem {
+    /// Returns the kind, names and UID of the object, whether it could be decoded or not.
+    pub fn object_ref(&self) -> ObjectRef<'_> {
+        match self {
+            Self::Object(object) => ObjectRef::of(&**object),
+            Self::Undecodable(object) => object.identity.object_ref(),
+        }
+    }
+
+    /// Returns the resourceVersion of the object; empty if it has none.
+    pub fn version(&self) -> &str {
+        let version = match self {
+            Self::Object(object) => &object.meta().resource_version,
+            Self::Undecodable(object) => &object.identity.resource_version,
+        };
+        version.as_deref().unwrap_or_default()
+    }
 }
 
 /// An object that exists but does not match the Rust type of its kind.

@@ -253,8 +253,7 @@ async fn the_former_workload_of_a_pod_that_is_being_replaced_is_not_lost() {
 #[tokio::test]
 async fn a_failure_that_a_machine_reports_is_told_at_once_and_once_until_the_pod_is_deployed() {
     let heard = Heard::default();
-    let handler =
-        VirtualNodes::new(Dependencies { recorder: Recorder::new(heard.clone()), ..dependencies() });
+    let handler = VirtualNodes::new(Dependencies { recorder: heard.recorder(), ..dependencies() });
     let shared = handler.shared();
     shared.node_store.add_or_update(NodeSpec::bare("r1"));
     let machine = shared.node_store.get("r1").unwrap();

@@ -83,7 +83,7 @@ async fn nodes_without_a_machine_are_looked_at_by_the_process_that_acts_for_them
 pub(crate) struct Heard(Arc<Mutex<Vec<EventNote>>>);
 
 impl Heard {
-    fn recorder(&self) -> Recorder {
+    pub(crate) fn recorder(&self) -> Recorder {
         let notes = Arc::clone(&self.0);
         Recorder::new(move |note| notes.lock().unwrap().push(note))
     }
