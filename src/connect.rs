@@ -180,17 +180,14 @@ pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Erro
     Ok(versions.map(|version| version.group_version).chain(["v1".to_owned()]).collect())
 }
 
-/// Lists objects in pages; none if the server does not serve their kind. `page` sends the request for one page.
+/// Lists objects in pages. `page` sends the request for one page.
 pub(crate) async fn list<K: Clone>(
     parameters: ListParams,
     page: impl AsyncFn(&ListParams) -> Result<ObjectList<K>, kube::Error>,
 ) -> Result<Vec<K>, kube::Error> {
     let (mut objects, mut parameters) = (Vec::new(), parameters.limit(PAGE));
     loop {
-        let page = match answer(page(&parameters)).await {
-            Err(error) if is_missing(&error) => return Ok(objects),
-            page => page?,
-        };
+        let page = answer(page(&parameters)).await?;
         objects.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters.continue_token = Some(token),
@@ -201,7 +198,16 @@ pub(crate) async fn list<K: Clone>(
 
 /// Returns `true` if the API server responded that the object or the kind does not exist (404).
 pub(crate) fn is_missing(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found())
+    // An unknown kind is a 404 in plain text, whose reason kube does not know: `Status::is_not_found` is false for it.
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Returns no objects if the server does not serve their kind.
+pub(crate) fn none_if_missing<K>(listed: Result<Vec<K>, kube::Error>) -> Result<Vec<K>, kube::Error> {
+    match listed {
+        Err(error) if is_missing(&error) => Ok(Vec::new()),
+        listed => listed,
+    }
 }
 
 /// Returns the response to a request; fails if the API server does not respond in time.
@@ -216,9 +222,24 @@ pub(crate) async fn answer<T>(
 mod tests {
     use base64::Engine;
     use base64::prelude::BASE64_STANDARD;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_kind_that_the_server_does_not_serve_has_no_objects_and_is_an_error_elsewhere() {
+        // As a real API server responds for a definition that is not installed.
+        let service = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+            let response = http::Response::builder().status(404);
+            with_status(response.body("404 page not found\n".to_owned()).expect("it is a response")).await
+        });
+        let api = Api::<ConfigMap>::all(Client::new(service, "default"));
+        let listed = async || list(ListParams::default(), async |page| api.list(page).await).await;
+        assert!(listed().await.is_err());
+        assert_eq!(none_if_missing(listed().await).unwrap(), []);
+    }
 
     #[tokio::test]
     async fn the_ca_file_is_read_again_unless_the_kubeconfig_contains_the_certificates() {

@@ -44,10 +44,7 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     let options = options(setup)?;
     let mut tunnels = Vec::new();
     for name in &options.tunnels {
-        let tunnel = setup.driver_named::<dyn Tunnel>(name).map_err(|error| match error {
-            SetupError::Invalid(text) => SetupError::Invalid(format!("`vnode.tunnels`: {text}")),
-            error => error,
-        })?;
+        let tunnel = setup.driver_named::<dyn Tunnel>(name)?;
         // Nothing starts the tunnel in a dry run.
         if setup.plan.is_none() {
             let ready = Arc::clone(&tunnel);

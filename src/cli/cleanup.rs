@@ -14,7 +14,7 @@ use crate::run::with_client;
 
 #[derive(Debug, Args)]
 pub(super) struct CleanupArguments {
-    /// The cluster id of the other cluster, as its resources carry it in their marks.
+    /// The cluster id of the other cluster, as its resources carry it in their marks. `--kubeconfig` is that of an existing cluster.
     #[arg(long, value_name = "ID")]
     cluster_id: String,
     /// Release the resources. Without it, their owners are only listed.

@@ -24,7 +24,7 @@ pub(super) struct DryRunHandler {
     /// The name of the handler.
     pub(super) name: Arc<str>,
     /// The handler itself, with its indexes, sources and garbage collector.
-    pub(super) handler: Arc<Registration>,
+    pub(super) registration: Arc<Registration>,
     chain: Chain,
     /// Triggers that were not handled yet. Besides sources, handlers send triggers while they handle events.
     triggers: Arc<Mutex<Vec<AnyEvent>>>,
@@ -35,22 +35,22 @@ impl DryRunHandler {
     /// Prepares a handler for a dry run. Each attempt takes at most `limit`. After a transient failure it is repeated according to
     /// [`BACKOFF`]. Steps and the last failure are added to `log`.
     pub(super) fn new(name: &str, registration: Registration, log: &PlanLog, limit: Duration) -> Self {
-        let handler = Arc::new(registration);
-        let chain = Arc::clone(&handler).timeout(limit).retry(BACKOFF, None);
+        let registration = Arc::new(registration);
+        let chain = Arc::clone(&registration).timeout(limit).retry(BACKOFF, None);
         let (name, triggers, log) = (name.into(), Arc::default(), log.clone());
-        Self { name, handler, chain, triggers, log }
+        Self { name, registration, chain, triggers, log }
     }
 
     /// Returns the kinds whose objects the handler or its indexes need.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.handler.kinds().chain(self.handler.indexes.iter().map(|index| &index.kind))
+        self.registration.kinds().chain(self.registration.indexes.iter().map(|index| &index.kind))
     }
 
     /// Runs each source of the handler once, for at most `limit`, and returns the errors.
     pub(super) async fn run_sources(&self, limit: Duration) -> Vec<HandlerError> {
         let triggers = Arc::clone(&self.triggers);
         let sender = TriggerSender::new(move |trigger| lock(&triggers).push(trigger));
-        let sources = self.handler.sources.iter();
+        let sources = self.registration.sources.iter();
         let sources = sources.map(|source| bounded(limit, source.run_once(sender.clone())));
         join_all(sources).await.into_iter().filter_map(Result::err).collect()
     }
@@ -60,18 +60,18 @@ impl DryRunHandler {
     /// keys are handled concurrently.
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
         let (mut queues, mut positions): (Vec<Vec<AnyEvent>>, _) = (Vec::new(), HashMap::new());
-        let handles = |event: &AnyEvent| self.handler.kinds().any(|kind| kind.type_id == event.route());
+        let handles = |event: &AnyEvent| self.registration.kinds().any(|kind| kind.type_id == event.route());
         let (mut triggers, mut known) = (std::mem::take(&mut *lock(&self.triggers)), HashSet::new());
         triggers.retain(|trigger| known.insert((trigger.route(), trigger.uid().to_owned())));
         for event in events.filter(handles).chain(triggers) {
-            let position = *positions.entry(self.handler.key(&event)).or_insert(queues.len());
+            let position = *positions.entry(self.registration.key(&event)).or_insert(queues.len());
             if position == queues.len() {
                 queues.push(Vec::new());
             }
             queues[position].push(event);
         }
         let handled = stream::iter(queues).map(|queue| async move {
-            for event in queue.into_iter().filter(|event| self.handler.wants(event).is_taken()) {
+            for event in queue.into_iter().filter(|event| self.registration.wants(event).is_taken()) {
                 let (name, object) = (Arc::clone(&self.name), event.object_ref().into());
                 let context = Context::detached();
                 let handled = bounded(Duration::MAX, self.chain.handle(&event, &context));

@@ -23,8 +23,8 @@ use futures_util::future::join_all;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Change, HandlerError, Kind, Message, Registry, Undecodable, WatchItem, bounded,
-    causes,
+    AnyEvent, BackoffPolicy, Change, Check, HandlerError, Kind, Message, Registry, Undecodable, WatchItem,
+    bounded, causes,
 };
 use tracing::info;
 
@@ -110,7 +110,7 @@ impl Planner<'_> {
         info!("a dry run: nothing is written");
         let lists = join_all(kinds.iter().map(|kind| self.list(kind)));
         let recoveries = join_all(handlers.iter().map(|handler| self.recover(handler)));
-        let (lists, recovered) = tokio::join!(lists, recoveries);
+        let (lists, recovered, ()) = tokio::join!(lists, recoveries, self.check(setup.into_checks().0));
         let lists = kinds.iter().zip(lists).filter_map(|(kind, list)| Some((kind.type_id, list?)));
         let (mut uids, mut events) = (ListedUids::new(), Vec::new());
         for (kind, items) in lists {
@@ -188,15 +188,24 @@ impl Planner<'_> {
 
     /// Reads the ownership marks of a handler, the owners in the tags of its external resources. Returns `false` if that fails.
     async fn recover(&self, handler: &DryRunHandler) -> bool {
-        let Some(collector) = &handler.handler.collector else { return true };
+        let Some(collector) = &handler.registration.collector else { return true };
         let what =
             format!("nothing was planned for the handler `{}`, whose marks cannot be read", handler.name);
         self.attempt(&what, self.limit, || collector.recover()).await.is_some()
     }
 
+    /// Runs the checks of the drivers once, and notes those that fail.
+    async fn check(&self, checks: Vec<Check>) {
+        for check in checks {
+            let what = format!("the check of the driver {} failed", check.name);
+            self.attempt(&what, self.limit, || (check.run)()).await;
+        }
+    }
+
     /// Returns `true` if the indexes of the handler are complete.
     fn is_indexed(&self, handler: &DryRunHandler, uids: &ListedUids) -> bool {
-        let missing = handler.handler.indexes.iter().filter(|index| !uids.contains_key(&index.kind.type_id));
+        let missing =
+            handler.registration.indexes.iter().filter(|index| !uids.contains_key(&index.kind.type_id));
         let missing: Vec<_> = missing.map(|index| &*index.kind.name).collect();
         if !missing.is_empty() {
             let (name, missing) = (&handler.name, missing.join(", "));
@@ -209,7 +218,7 @@ impl Planner<'_> {
 
     /// Returns a `Deleted` event for each owner of an external resource that no longer exists.
     async fn orphans(&self, handler: &DryRunHandler, uids: &ListedUids) -> Vec<AnyEvent> {
-        let Some(collector) = &handler.handler.collector else { return Vec::new() };
+        let Some(collector) = &handler.registration.collector else { return Vec::new() };
         let what = format!("the owners of the resources of the handler `{}` cannot be read", handler.name);
         let owners = self.attempt(&what, self.limit, || collector.owners()).await.unwrap_or_default();
         let uids = |kind| uids.get(&kind).cloned();
@@ -258,7 +267,7 @@ impl Planner<'_> {
 
 /// Updates the indexes of all handlers with `events`.
 fn index(handlers: &[DryRunHandler], events: &[AnyEvent]) {
-    for index in handlers.iter().flat_map(|handler| &handler.handler.indexes) {
+    for index in handlers.iter().flat_map(|handler| &handler.registration.indexes) {
         for event in events.iter().filter(|event| event.route() == index.kind.type_id) {
             // The index has logged a panic.
             let _ = (index.apply)(event);

@@ -1,7 +1,7 @@
 //! Aggregates occurrences by object, handler and reason, and decides when which Event is written. The module does no I/O and gets the
 //! time as an argument.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use super::occurrence::{Occurrence, event_name};
 
 /// The delays after failed writes to a namespace, unless the server requests another delay.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
+
+/// The minimum time between two searches for series to remove, if the first one found too few.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The limits of an [`Aggregator`].
 #[derive(Clone, Copy, Debug)]
@@ -95,9 +98,14 @@ pub(super) struct Aggregator {
     /// The number in the name of the next Event that is created.
     next_number: u64,
     series: HashMap<SeriesKey, Series>,
-    /// The series with a pending occurrence, by due time: first those of type `Warning`, which are written first, and then those of type
-    /// `Normal`.
-    queues: [BTreeSet<(Instant, SeriesKey)>; 2],
+    /// The series with a pending occurrence, by due time and order of arrival: first those of type `Warning`, which are written first, and
+    /// then those of type `Normal`.
+    queues: [BTreeMap<(Instant, u64), SeriesKey>; 2],
+    /// The number of additions to the queues so far, which gives the order of arrival.
+    arrivals: u64,
+    /// The times until which the last search for series to remove counts, which found too few of them for an occurrence of type `Warning`, or
+    /// of type `Normal`: a handler that adds an occurrence waits for the search.
+    full_until: [Instant; 2],
     /// The namespaces in which the last write failed, each with its back-off and the time of the next write.
     paused: HashMap<String, (Backoff, Instant)>,
 }
@@ -106,7 +114,8 @@ impl Aggregator {
     /// Creates an empty aggregator. The names of Events contain a number, beginning with `number`.
     pub(super) fn new(limits: Limits, number: u64, now: Instant) -> Self {
         let (series, queues, paused) = (HashMap::new(), Default::default(), HashMap::new());
-        Self { limits, whole_burst_at: now, next_number: number, series, queues, paused }
+        let (whole_burst_at, next_number, full_until) = (now, number, [now; 2]);
+        Self { limits, whole_burst_at, next_number, series, queues, arrivals: 0, full_until, paused }
     }
 
     /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded. At most half of
@@ -124,16 +133,18 @@ impl Aggregator {
             if self.pending() >= capacity {
                 return false;
             }
-            if self.series.len() >= capacity {
+            if self.series.len() >= capacity && now >= self.full_until[usize::from(!warning)] {
                 self.series.retain(|_, series| is_current(series));
-            }
-            if self.series.len() >= capacity {
                 let is_kept = |series: &Series| series.pending.is_some() || series.warning && !warning;
-                self.series.retain(|_, series| is_kept(series));
+                if self.series.len() >= capacity {
+                    self.series.retain(|_, series| is_kept(series));
+                }
+                self.full_until[usize::from(!warning)] = now + SEARCH_INTERVAL;
             }
             if self.series.len() >= capacity {
                 return false;
             }
+            self.full_until[usize::from(!warning)] = now;
         }
         let series = self.series.entry(key.clone()).or_insert_with(|| {
             let name = event_name(&occurrence.regarding.name, self.next_number);
@@ -144,15 +155,16 @@ impl Aggregator {
         series.count = series.count.saturating_add(1);
         series.last_seen = now;
         let due = series.last_written.map_or(now, |written| now.max(written + min_write_interval));
+        let warning = series.warning;
         if series.pending.replace(occurrence).is_none() {
-            self.queues[usize::from(!series.warning)].insert((due, key));
+            self.enqueue(key, due, warning);
         }
         true
     }
 
     /// Returns the time of the next write; `None` if nothing is to be written.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        let first = self.queues.iter().filter_map(|queue| queue.first()).map(|(due, _)| *due);
+        let first = self.queues.iter().filter_map(|queue| queue.first_key_value()).map(|((due, _), _)| *due);
         let Limits { burst, write_interval, .. } = self.limits;
         Some(first.min()?).max(self.whole_burst_at.checked_sub(write_interval * (burst - 1)))
     }
@@ -161,14 +173,17 @@ impl Aggregator {
     /// call.
     pub(super) fn pop(&mut self, now: Instant) -> Option<EventWrite> {
         while self.next_due()? <= now {
-            let is_due = |queue: &&mut BTreeSet<_>| queue.first().is_some_and(|(due, _)| *due <= now);
+            let is_due = |queue: &&mut BTreeMap<(Instant, u64), SeriesKey>| {
+                queue.first_key_value().is_some_and(|((due, _), _)| *due <= now)
+            };
             let (_, key) = self.queues.iter_mut().find(is_due)?.pop_first()?;
             let Some(series) = self.series.get_mut(&key) else { continue };
             let Some(occurrence) = series.pending.take() else { continue };
             let pause = self.paused.get(occurrence.namespace()).filter(|(_, until)| *until > now);
-            if let Some((_, until)) = pause {
+            if let Some(&(_, until)) = pause {
+                let warning = series.warning;
                 series.pending = Some(occurrence);
-                self.queues[usize::from(!series.warning)].insert((*until, key));
+                self.enqueue(key, until, warning);
                 continue;
             }
             self.whole_burst_at = self.whole_burst_at.max(now) + self.limits.write_interval;
@@ -192,8 +207,9 @@ impl Aggregator {
         let repeat = !matches!(outcome, EventOutcome::Done | EventOutcome::Rejected);
         // An occurrence that arrived in between is newer and is queued already.
         if repeat && series.pending.is_none() {
+            let warning = series.warning;
             series.pending = Some(write.occurrence);
-            self.queues[usize::from(!series.warning)].insert((now, write.key));
+            self.enqueue(write.key, now, warning);
         }
     }
 
@@ -220,7 +236,13 @@ impl Aggregator {
 
     /// Returns the number of Events with an occurrence that is not written yet.
     pub(super) fn pending(&self) -> usize {
-        self.queues.iter().map(BTreeSet::len).sum()
+        self.queues.iter().map(BTreeMap::len).sum()
+    }
+
+    /// Adds a series to the queue. It is written at `due`.
+    fn enqueue(&mut self, key: SeriesKey, due: Instant, warning: bool) {
+        self.arrivals += 1;
+        self.queues[usize::from(!warning)].insert((due, self.arrivals), key);
     }
 }
 

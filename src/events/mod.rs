@@ -62,7 +62,7 @@ impl Publisher {
         (self.0)(occurrence);
     }
 
-    /// Queues the Event of a handler.
+    /// Publishes the Event of a handler.
     pub(crate) fn record(&self, note: EventNote) {
         let EventNote { handler, regarding, warning, reason, text } = note;
         self.publish(Occurrence::new(regarding, &handler.into(), warning, reason, (&text, "")));

@@ -61,6 +61,8 @@ impl EventWriter {
     /// `reportingInstance` of all Events: the identity of this process.
     pub(super) async fn run(&self, client: Client, instance: String, stop: CancellationToken) {
         loop {
+            // Read before the queues, so that what was added until then is written.
+            let stopped = stop.is_cancelled();
             let (write, due) = {
                 let mut aggregator = lock(&self.aggregator);
                 (aggregator.pop(Instant::now()), aggregator.next_due())
@@ -70,13 +72,17 @@ impl EventWriter {
                     let result = send(client.clone(), instance.clone(), &write).await;
                     self.finish(write, &result);
                 }
-                None if stop.is_cancelled() => break,
+                None if stopped => break,
                 None => tokio::select! {
                     () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                     () = self.added.notified() => {}
                     () = stop.cancelled() => {}
                 },
             }
+        }
+        let left = lock(&self.aggregator).pending();
+        if left > 0 {
+            info!(left, "not all Kubernetes Events were written");
         }
     }
 
@@ -88,8 +94,9 @@ impl EventWriter {
     /// Counts and logs the outcome of a write, and passes it to the aggregator.
     fn finish(&self, write: EventWrite, result: &Result<(), HandlerError>) {
         let (outcome, now) = (outcome(write.update, result), Instant::now());
-        let (mut aggregator, namespace) = (lock(&self.aggregator), write.occurrence.namespace());
-        let resumed = !matches!(outcome, EventOutcome::Failed(_)) && aggregator.resume(namespace);
+        let namespace = write.occurrence.namespace();
+        let failed = matches!(outcome, EventOutcome::Failed(_));
+        let resumed = !failed && lock(&self.aggregator).resume(namespace);
         let error = result.as_ref().err().map(|error| causes(&**error));
         match outcome {
             EventOutcome::Done => {
@@ -106,7 +113,7 @@ impl EventWriter {
             }
             EventOutcome::Failed(hint) => {
                 self.count("failed");
-                let (delay, is_first) = aggregator.pause(namespace, hint, now);
+                let (delay, is_first) = lock(&self.aggregator).pause(namespace, hint, now);
                 let again_s = delay.as_secs_f64();
                 if is_first {
                     warn!(namespace, error, again_s, "cannot write Kubernetes Events");
@@ -116,7 +123,7 @@ impl EventWriter {
             }
             EventOutcome::NotFound | EventOutcome::AlreadyExists => {}
         }
-        aggregator.finish(write, outcome, now);
+        lock(&self.aggregator).finish(write, outcome, now);
     }
 }
 

@@ -8,7 +8,7 @@ use kube::{Client, Error};
 use serde_json::Value;
 use staffetta_network::kuryr;
 
-use crate::connect::list;
+use crate::connect::{list, none_if_missing};
 
 /// The API version of Kuryr's custom resources.
 pub(super) const API_VERSION: &str = "openstack.org/v1";
@@ -54,8 +54,8 @@ impl KuryrKind {
     /// Lists the objects of this kind; none if the server does not have its definition.
     async fn read(self, client: &Client) -> Result<KuryrResources, Error> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource());
-        let objects = list(ListParams::default(), async |page| api.list(page).await).await?;
-        Ok(objects.into_iter().map(|object| (key_of(&object), object)).collect())
+        let objects = list(ListParams::default(), async |page| api.list(page).await).await;
+        Ok(none_if_missing(objects)?.into_iter().map(|object| (key_of(&object), object)).collect())
     }
 }
 

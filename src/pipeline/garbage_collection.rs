@@ -28,7 +28,7 @@ const ALWAYS_RELEASED: usize = 20;
 /// no time limit except those of the driver's calls, because a list may be of any length. `progress` gets a description of the
 /// progress every five seconds.
 pub(crate) async fn recover(handler: &HandlerChain, progress: impl Fn(String)) {
-    let Some(collector) = &handler.handler.collector else { return };
+    let Some(collector) = &handler.registration.collector else { return };
     let (listed, started) = (Arc::<AtomicUsize>::default(), Instant::now());
     let recover = until_success(
         Duration::MAX,
@@ -59,7 +59,7 @@ pub(crate) async fn collect_periodically(
     relay: &RelayOptions,
     metrics: &Metrics,
 ) {
-    let Some(collector) = &handler.handler.collector else { return };
+    let Some(collector) = &handler.registration.collector else { return };
     handler.until_open().await;
     loop {
         let collection = collect(handler, &**collector, watcher, relay.allow_mass_release);

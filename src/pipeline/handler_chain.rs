@@ -35,7 +35,7 @@ pub struct HandlerChain {
     /// The name of the handler in the configuration.
     pub name: String,
     /// The handler itself, the innermost part of the chain. The dispatcher asks it whether it wants an event before the event is queued.
-    pub handler: Arc<Registration>,
+    pub registration: Arc<Registration>,
     /// The chain. Its queues are closed until all prerequisites are met.
     pub chain: Chain,
     /// The conditions that must be met before the handler gets its first event, each with its description. `Some(kind)` stands for a
@@ -52,16 +52,16 @@ impl HandlerChain {
         term: &Term,
         reports: &HandlerReports,
     ) -> Self {
-        let handler = Arc::new(registration);
-        let chain = chain(&name, &handler, options, term, reports);
-        let listed = handler.indexes.iter().map(|KindIndex { kind, .. }| {
+        let registration = Arc::new(registration);
+        let chain = chain(&name, &registration, options, term, reports);
+        let listed = registration.indexes.iter().map(|KindIndex { kind, .. }| {
             (Some(kind.type_id), format!("not all objects of kind {} are listed yet", kind.name))
         });
-        let marks_read = handler.collector.as_ref().map(|_| (None, MARKS_UNREAD.to_owned()));
+        let marks_read = registration.collector.as_ref().map(|_| (None, MARKS_UNREAD.to_owned()));
         let prerequisites: HashMap<_, _> = listed.chain(marks_read).collect();
         let chain = if prerequisites.is_empty() { chain } else { chain.closed() };
         let prerequisites = watch::Sender::new(prerequisites);
-        Self { name, handler, chain, prerequisites }
+        Self { name, registration, chain, prerequisites }
     }
 
     /// Returns `true` if all prerequisites are met and the handler gets events.

@@ -68,7 +68,7 @@ impl Pipeline {
     /// Adds a handler and the kinds that it needs. Each kind is watched once: if handlers need a kind with
     /// different selectors, all objects of the kind are watched.
     fn add(&mut self, entry: HandlerChain) {
-        let handler = &entry.handler;
+        let handler = &entry.registration;
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
             let (handler, queues) = (Arc::clone(handler), entry.chain.clone());
@@ -136,7 +136,8 @@ impl EventHandler<AnyEvent> for Pipeline {
     /// Updates the indexes, then queues the event. Never waits.
     async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<(), HandlerError> {
         let route = event.route();
-        for HandlerChain { name, handler, .. } in self.handlers.iter().map(|handler| &**handler) {
+        for HandlerChain { name, registration: handler, .. } in self.handlers.iter().map(|handler| &**handler)
+        {
             for index in handler.indexes.iter().filter(|index| index.kind.type_id == route) {
                 if let Err(panicked) = (index.apply)(event) {
                     self.reports.index_panicked(name, &panicked);

@@ -24,7 +24,7 @@ const STABLE: Duration = Duration::from_secs(120);
 /// Runs each source (a task that sends triggers) of each handler in `tasks`, until `tasks` are shut down.
 pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
     for handler in pipeline.handlers() {
-        for source in 0..handler.handler.sources.len() {
+        for source in 0..handler.registration.sources.len() {
             tasks.spawn(run(Arc::clone(handler), source, trigger_sender(pipeline)));
         }
     }
@@ -32,13 +32,13 @@ pub(crate) fn start(tasks: &mut JoinSet<()>, pipeline: &Arc<Pipeline>) {
 
 /// Waits until the operations that the sources of all handlers began in external systems have ended.
 pub(crate) async fn drain(pipeline: &Pipeline) {
-    let sources = pipeline.handlers().iter().flat_map(|handler| &handler.handler.sources);
+    let sources = pipeline.handlers().iter().flat_map(|handler| &handler.registration.sources);
     join_all(sources.map(|source| source.drain())).await;
 }
 
 /// Gives up what the sources of all handlers hold in Kubernetes, such as Leases. Call it when the sources and the handlers have ended.
 pub(crate) async fn release(pipeline: &Pipeline) {
-    let sources = pipeline.handlers().iter().flat_map(|handler| &handler.handler.sources);
+    let sources = pipeline.handlers().iter().flat_map(|handler| &handler.registration.sources);
     join_all(sources.map(|source| source.release())).await;
 }
 
@@ -47,7 +47,7 @@ async fn run(handler: Arc<HandlerChain>, source: usize, sender: TriggerSender) {
     let mut backoff = BACKOFF.start();
     loop {
         let started = Instant::now();
-        let running = handler.handler.sources[source].run(sender.clone());
+        let running = handler.registration.sources[source].run(sender.clone());
         let result = AssertUnwindSafe(running).catch_unwind().await;
         if started.elapsed() >= STABLE {
             backoff.reset();

@@ -192,10 +192,10 @@ impl ControllerState {
             for object in objects {
                 let event = AnyEvent::Object(Change::Modified, object);
                 for handler in running.pipeline.handlers() {
-                    let handles = handler.handler.kinds().any(|kind| kind.type_id == event.route());
+                    let handles = handler.registration.kinds().any(|kind| kind.type_id == event.route());
                     let shown = snapshot.handlers.iter_mut().find(|shown| shown.name == handler.name);
                     if let Some(shown) = shown.filter(|_| handles) {
-                        shown.interest = Some(handler.handler.wants(&event).into());
+                        shown.interest = Some(handler.registration.wants(&event).into());
                     }
                 }
             }

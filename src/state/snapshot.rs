@@ -269,7 +269,7 @@ impl HandlerSummary {
         let waits = handler.as_ref().map(|handler| handler.unmet_prerequisites());
         let waits = waits.unwrap_or_else(|| vec!["it is not set up yet".to_owned()]);
         let counts = QueueCounts::of(handler.as_ref().map(|handler| &handler.chain));
-        let handler = handler.as_ref().map(|handler| &handler.handler);
+        let handler = handler.as_ref().map(|handler| &handler.registration);
         Self {
             name: name.to_owned(),
             kinds: handler

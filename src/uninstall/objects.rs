@@ -12,7 +12,7 @@ use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
 
 use super::{UninstallError, api_error, is_ours};
 use crate::cleanup::ObjectResult;
-use crate::connect::{self, answer, is_missing};
+use crate::connect::{self, answer, is_missing, none_if_missing};
 
 /// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
 const PASSES: usize = 5;
@@ -95,7 +95,7 @@ async fn list(
 ) -> Result<Vec<PartialObjectMeta<DynamicObject>>, UninstallError> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
     let listed = connect::list(parameters, async |page| api.list_metadata(page).await).await;
-    listed.map_err(|error| api_error(format!("read {}", resource.plural), error))
+    none_if_missing(listed).map_err(|error| api_error(format!("read {}", resource.plural), error))
 }
 
 /// Returns the row of the table for one object: `what` was removed (with `apply`), would be removed (without), or could not be removed.

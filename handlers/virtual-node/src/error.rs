@@ -44,9 +44,9 @@ pub enum VirtualNodeError {
     /// The machine refused or failed a step of the deployment.
     #[error("deploy the pod")]
     Apply(#[source] DriverError),
-    /// The machine reported that the deployment of a pod fails
+    /// The machine reported that it fails to run or remove a pod
     /// ([`PodProgress::Failing`](staffetta_driver::virtual_node::PodProgress::Failing)).
-    #[error("deploy the pod: {reason}: {message}")]
+    #[error("run or remove the pod: {reason}: {message}")]
     Failing {
         /// The reason, one word in CamelCase.
         reason: Cow<'static, str>,

@@ -1,5 +1,6 @@
 //! The dependencies of the handler, and the state that it shares with the tasks that read the machines.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -82,8 +83,8 @@ pub(crate) struct PodRecord {
     pub(crate) workload_seen: bool,
     /// The reason of the last Event about the current deployment or outage, so that no Event is repeated.
     pub(crate) reported: Option<EventReason>,
-    /// The reason of the last Event about a failure that the machine reported since the pod was last deployed.
-    pub(crate) failure: Option<&'static str>,
+    /// The reason of the last failure that the machine reported since the pod was last deployed.
+    pub(crate) failure: Option<Cow<'static, str>>,
     /// The removal of the pod's workload, if the pod is deleted.
     pub(crate) removal: Removal,
     /// The pod, if its object was deleted before its workload was removed.

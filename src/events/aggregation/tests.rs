@@ -266,6 +266,29 @@ fn a_paused_namespace_is_tried_again_after_its_delay_and_delays_no_other() {
     assert!(world.aggregator.resume("default") && !world.aggregator.resume("default"));
 }
 
+#[test]
+fn an_event_that_keeps_failing_keeps_no_other_of_its_namespace_from_being_written() {
+    let World { mut aggregator, mut now, .. } = World::new(LIMITS);
+    for object in 0..3 {
+        aggregator.add(occurrence(object, "TimedOut", ""), now);
+    }
+    let (hint, mut written) = (Some(Duration::from_secs(300)), Vec::new());
+    for _ in 0..4 {
+        while let Some(write) = aggregator.pop(now) {
+            if write.occurrence.regarding.name == "pod-0" {
+                aggregator.pause("default", hint, now);
+                aggregator.finish(write, EventOutcome::Failed(hint), now);
+            } else {
+                aggregator.resume("default");
+                written.push(write.occurrence.regarding.name.clone());
+                aggregator.finish(write, EventOutcome::Done, now);
+            }
+        }
+        now += Duration::from_secs(300);
+    }
+    assert_eq!(written, ["pod-1", "pod-2"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -63,7 +63,9 @@ impl LoadBalancer {
             listeners: Vec::new(),
         };
         let listeners = spec.listeners.iter().cloned().map(ListenerChange::Ensure);
-        let create = |made: Self, listener| made.changed(&listener, &mut new_id).unwrap_or(made);
+        let create = |made: Self, listener| {
+            made.changed(&listener, &mut new_id).expect("a listener can be added to a load balancer")
+        };
         Self { status: ProvisioningStatus::Active, ..listeners.fold(bare, create) }
     }
 

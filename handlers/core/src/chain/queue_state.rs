@@ -25,8 +25,7 @@ impl<E> QueueEntry<E> {
     /// Returns the last error since the object was last handled successfully; `None` if there was none. It may report only
     /// [unfinished work](crate::Failure::pending).
     pub fn last_error(&self) -> Option<&LastError> {
-        let retry = self.retry.as_ref()?;
-        retry.pending.as_ref().or(retry.last_error.as_ref())
+        self.retry.as_ref()?.most_recent()
     }
 
     /// Returns the details that [`Context::attach`](crate::Context::attach) attached to the object.

@@ -139,11 +139,16 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         self.queues.by_key.len()
     }
 
-    /// Returns the messages that were not handled successfully yet, in any order. The queues are read one after the other, so this is not a
-    /// consistent snapshot.
+    /// Passes the messages in the queues to `visit`, in any order. The queues are read one after the other, so this is not a consistent
+    /// snapshot. `visit` must not call the queues.
+    pub fn for_each_queued(&self, mut visit: impl FnMut(QueueEntry<E>)) {
+        self.queues.by_key.iter().for_each(|queue| queue.messages().for_each(&mut visit));
+    }
+
+    /// Returns the messages that were not handled successfully yet, also those that were left when the queues ended.
     pub fn entries(&self) -> Vec<QueueEntry<E>> {
         let mut entries = Vec::new();
-        self.queues.by_key.iter().for_each(|queue| entries.extend(queue.messages()));
+        self.for_each_queued(|entry| entries.push(entry));
         entries.extend(self.queues.unhandled().iter().cloned());
         entries
     }

@@ -45,8 +45,10 @@ pub(super) struct RetryState {
     pub(super) failures: u32,
     /// The last error that counts as a failure.
     pub(super) last_error: Option<LastError>,
-    /// The last error that only reported [unfinished work](Failure::pending); `None` if a failure came after it.
+    /// The last error that only reported [unfinished work](Failure::pending).
     pub(super) pending: Option<LastError>,
+    /// `true` if that is the most recent error.
+    pub(super) is_pending: bool,
     /// The time at which unfinished work was last reported as a failure.
     pending_reported: Option<Instant>,
     /// The delay that the last error requested (zero if none), if that error was transient, so that its cause may be an outage; `None`
@@ -63,7 +65,7 @@ impl RetryState {
     /// Records a failed attempt.
     pub(super) fn failed(&mut self, error: &dyn Failure) {
         LastError::record(&mut self.last_error, error);
-        self.pending = None;
+        self.is_pending = false;
         if error.pending().is_none() {
             self.outage = error.transient().then(|| error.retry_after().unwrap_or_default().min(MAX_HINT));
         }
@@ -83,6 +85,7 @@ impl RetryState {
             self.failed(error);
             return Some((wait, true));
         };
+        self.is_pending = true;
         let error = LastError::record(&mut self.pending, error);
         let report = self.pending_reported.unwrap_or(error.since).elapsed() >= pending.report_after;
         if report {
@@ -92,6 +95,11 @@ impl RetryState {
             self.last_error = Some(LastError { since, ..error.clone() });
         }
         Some((wait, report))
+    }
+
+    /// Returns the most recent error; `None` if there was none.
+    pub(super) fn most_recent(&self) -> Option<&LastError> {
+        if self.is_pending { self.pending.as_ref() } else { self.last_error.as_ref() }
     }
 
     /// Ends the series of retries, because the object is requeued.
@@ -108,6 +116,7 @@ pub(super) fn deadline(start: Instant, delay: Duration) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Pending;
     use crate::testing::Fault;
 
     #[tokio::test(start_paused = true)]
@@ -119,6 +128,23 @@ mod tests {
         retry.failed(&Fault::permanent("refused"));
         let second = retry.last_error.unwrap();
         assert_eq!((&*second.error, second.attempts, second.since), ("refused", 2, first.since));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unfinished_work_counts_attempts_since_the_first_one_although_a_failure_came_between() {
+        let (mut retry, policy) = (RetryState::default(), BackoffPolicy::default());
+        let not_yet = Fault::transient("not yet").pending(Pending::default());
+        let started = Instant::now();
+        let mut shown = Vec::new();
+        for error in [&not_yet, &Fault::transient("busy"), &not_yet] {
+            retry.retry(error, policy).unwrap();
+            let LastError { error, attempts, since, .. } = retry.most_recent().unwrap();
+            shown.push((error.to_string(), *attempts, *since - started));
+            tokio::time::advance(Duration::from_secs(5)).await;
+        }
+        let zero = Duration::ZERO;
+        let expected = [("not yet", 1, zero), ("busy", 1, Duration::from_secs(5)), ("not yet", 2, zero)];
+        assert_eq!(shown, expected.map(|(error, attempts, since)| (error.to_owned(), attempts, since)));
     }
 
     #[test]

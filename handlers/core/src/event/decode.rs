@@ -128,7 +128,7 @@ fn managed_fields(text: &str) -> Option<Range<usize>> {
     Some(start..start + found.len())
 }
 
-/// Decodes only the metadata of an object. Returns `None` if the text is not JSON or has no name or UID.
+/// Decodes only the metadata of an object. Returns `None` if the metadata cannot be decoded, or has no name or UID.
 fn metadata(text: &str) -> Option<ObjectMeta> {
     let metadata = serde_json::from_str::<WithMetadata<ObjectMeta>>(text).ok()?.metadata;
     (metadata.name.is_some() && metadata.uid.is_some()).then_some(metadata)

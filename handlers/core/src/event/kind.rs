@@ -56,8 +56,8 @@ impl Kind {
         }
     }
 
-    /// Decodes one object of this kind in the same way as [`watch`](Self::watch). Returns an error only if the value has no name or
-    /// UID.
+    /// Decodes one object of this kind in the same way as [`watch`](Self::watch). Returns an error only if the metadata
+    /// cannot be decoded, or has no name or UID.
     pub fn decode(&self, object: Value) -> serde_json::Result<WatchItem> {
         (self.decode)(object)
     }

@@ -221,7 +221,7 @@ async fn coalesced_messages_are_not_counted_as_overflow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_by_same_key_any_newer_message_of_the_key_replaces_a_failed_one() {
+async fn if_superseded_by_key_any_newer_message_of_the_key_replaces_a_failed_one() {
     let scribe = Scribe::new(|message| match message.uid() {
         "service" => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Succeed,

@@ -47,7 +47,7 @@ async fn a_newer_message_continues_the_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_of_another_object_ends_a_retry_only_with_by_same_key() {
+async fn a_message_of_another_object_ends_a_retry_only_if_superseded_by_key() {
     for (superseded_by_key, attempts) in [(false, 1), (true, 2)] {
         let scribe = failing_until("service", u64::MAX);
         let policy = QueuePolicy { superseded_by_key, ..POLICY };

@@ -172,8 +172,13 @@ impl Shared {
                 Ok(Step::Working(state))
             }
             Ok(PodProgress::Failing { reason, message, poll_after }) => {
+                let before =
+                    self.records.entry(owner.uid.clone()).or_default().failure.replace(reason.clone());
+                let is_new = before.as_ref() != Some(&reason);
                 let error = VirtualNodeError::Failing { reason, message, poll_after };
-                self.note_failing(owner, &error);
+                if is_new {
+                    self.note_failure(owner, &error);
+                }
                 Err(error)
             }
             Err(error) if self.is_tolerated(owner, machine, &error) => {
@@ -200,8 +205,8 @@ impl Shared {
     pub(super) fn is_news(&self, owner: &Owner, pod: &Pod) -> bool {
         let mut record = self.records.entry(owner.uid.clone()).or_default();
         let known = record.applied.replace(form(pod)).is_some() || is_running(pod);
-        record.failure = None;
-        record.reported.take().is_some() || !known
+        let reported = record.reported.take().is_some();
+        record.failure.take().is_some() || reported || !known
     }
 
     /// Returns `true` if the failure of a step is not reported yet, because the machine did not answer. The machine is
@@ -266,14 +271,11 @@ impl Shared {
         }
     }
 
-    /// Publishes an Event about a failure that the machine reported, unless the last one had the same reason. The chain alone would report a
-    /// deployment late that fails again and again, because each repeated step succeeds at first.
-    fn note_failing(&self, owner: &Owner, error: &VirtualNodeError) {
-        let reason = error.reason();
-        if self.records.entry(owner.uid.clone()).or_default().failure.replace(reason) == Some(reason) {
-            return;
-        }
-        let (handler, regarding, text) = (self.config.handler, pod_identity(owner), causes(error));
+    /// Publishes an Event about a failure that the machine reported. The chain alone would report a deployment late that fails again and
+    /// again, because each repeated step succeeds at first.
+    fn note_failure(&self, owner: &Owner, error: &VirtualNodeError) {
+        let (handler, regarding) = (self.config.handler, pod_identity(owner));
+        let (reason, text) = (error.reason(), causes(error));
         self.config.recorder.record(EventNote { handler, regarding, warning: true, reason, text });
     }
 

@@ -264,11 +264,15 @@ async fn a_failure_that_a_machine_reports_is_told_at_once_and_once_until_the_pod
         step(PodProgress::Failing { reason, message, poll_after: Duration::from_secs(2) })
     };
     assert!(!fail());
-    assert_eq!(heard.taken(), [("InstallFailed", "deploy the pod: InstallFailed: not signed".to_owned())]);
+    assert_eq!(
+        heard.taken(),
+        [("InstallFailed", "run or remove the pod: InstallFailed: not signed".to_owned())]
+    );
     assert!(step(PodProgress::Working { state: "installing".into(), poll_after: Duration::from_secs(1) }));
     assert!(!fail());
     assert_eq!(heard.taken(), []);
-    shared.is_news(&owner, &Pod::default());
+    let running = json!({ "status": { "phase": "Running" } });
+    assert!(shared.is_news(&owner, &serde_json::from_value(running).unwrap()), "the failure is over");
     assert!(!fail());
     assert_eq!(heard.taken().len(), 1);
 }

@@ -174,7 +174,7 @@ impl World {
         by_object.into_values()
     }
 
-    /// Returns `true` if the last event of an object was handled: itself, or with `BySameKey` a newer message of the key, which
+    /// Returns `true` if the last event of an object was handled: itself, or with `superseded_by_key` a newer message of the key, which
     /// reconciles all objects of the key.
     fn is_handled(&self, last: &TestMessage) -> bool {
         let is_deletion = |message: &TestMessage| message.change() == Change::Deleted;
