@@ -71,16 +71,20 @@ impl Term {
     /// Runs `work` while the term is active: the deadline is checked before each poll. If `end` is called or the deadline
     /// passes, the work is not polled again and the result is [`NotLeader`].
     pub(crate) async fn run<W: Future>(&self, work: W) -> Result<W::Output, NotLeader> {
-        let (mut work, mut ended) = (pin!(work), pin!(self.0.ended.cancelled()));
+        let (mut work, mut ended) = (pin!(work), pin!(None));
         let run = poll_fn(|context| {
             if !self.is_active() {
                 return Poll::Ready(Err(NotLeader));
             }
-            // Most work is ready at its first poll and needs no notification of the end.
-            match work.as_mut().poll(context) {
-                Poll::Ready(output) => Poll::Ready(Ok(output)),
-                Poll::Pending => ended.as_mut().poll(context).map(|()| Err(NotLeader)),
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
             }
+            // Most work is ready at its first poll and needs no notification of the end.
+            if ended.is_none() {
+                ended.set(Some(self.0.ended.cancelled()));
+            }
+            let ended = ended.as_mut().as_pin_mut().expect("it was set");
+            ended.poll(context).map(|()| Err(NotLeader))
         });
         run.await
     }
