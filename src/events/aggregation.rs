@@ -103,8 +103,8 @@ pub(super) struct Aggregator {
     queues: [BTreeMap<(Instant, u64), SeriesKey>; 2],
     /// The number of additions to the queues so far, which gives the order of arrival.
     arrivals: u64,
-    /// The times until which the last search for series to remove counts, which found too few of them for an occurrence of type `Warning`, or
-    /// of type `Normal`: a handler that adds an occurrence waits for the search.
+    /// The times until which there is no room for an occurrence of type `Warning`, and of type `Normal`, because a search found too few
+    /// series to remove. The search is not repeated before, because the handler that adds the occurrence waits for it.
     full_until: [Instant; 2],
     /// The namespaces in which the last write failed, each with its back-off and the time of the next write.
     paused: HashMap<String, (Backoff, Instant)>,
@@ -133,18 +133,21 @@ impl Aggregator {
             if self.pending() >= capacity {
                 return false;
             }
-            if self.series.len() >= capacity && now >= self.full_until[usize::from(!warning)] {
+            if self.series.len() >= capacity {
+                let full_until = &mut self.full_until[usize::from(!warning)];
+                if now < *full_until {
+                    return false;
+                }
                 self.series.retain(|_, series| is_current(series));
-                let is_kept = |series: &Series| series.pending.is_some() || series.warning && !warning;
                 if self.series.len() >= capacity {
+                    let is_kept = |series: &Series| series.pending.is_some() || series.warning && !warning;
                     self.series.retain(|_, series| is_kept(series));
                 }
-                self.full_until[usize::from(!warning)] = now + SEARCH_INTERVAL;
+                if self.series.len() >= capacity {
+                    *full_until = now + SEARCH_INTERVAL;
+                    return false;
+                }
             }
-            if self.series.len() >= capacity {
-                return false;
-            }
-            self.full_until[usize::from(!warning)] = now;
         }
         let series = self.series.entry(key.clone()).or_insert_with(|| {
             let name = event_name(&occurrence.regarding.name, self.next_number);
