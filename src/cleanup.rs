@@ -1,7 +1,8 @@
 //! `staffetta cleanup`: lists, and releases, the external resources that carry the mark of another cluster.
 //!
 //! The resources of a cluster that no longer exists stay in the external systems, because no controller with its cluster id collects
-//! garbage. Each handler lists the owners of the resources with that id, and releases them as it does for a deleted object.
+//! garbage. Each handler lists the Kubernetes objects that own resources with that id, and releases these resources as it does for a
+//! deleted object.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -23,14 +24,14 @@ use crate::config::Configuration;
 use crate::connect::answer;
 use crate::controller::{ControllerError, create_handlers};
 
-/// The delays between retries. Transient failures are retried for a minute only, because the user waits.
+/// The back-off of a release. Transient failures are retried for a minute only, because the user waits.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(5),
     limit: Some(Duration::from_secs(60)),
 };
 
-/// The result of a command for one object.
+/// The result of `staffetta cleanup`, `uninstall` or `migrate` for one object.
 #[derive(Debug, Serialize)]
 pub struct ObjectResult {
     /// The kind of the object, or `Port` for a port that no object uses.
@@ -46,7 +47,7 @@ pub struct ObjectResult {
     pub is_ok: bool,
 }
 
-/// An object that owns external resources, by the marks of these resources.
+/// A Kubernetes object that owns external resources, as the ownership marks of these resources name it.
 #[derive(Debug, Serialize)]
 pub struct Leftover {
     /// The name of the handler that created the resources.
@@ -58,10 +59,10 @@ pub struct Leftover {
     pub owner: ObjectResult,
 }
 
-/// The result of `staffetta cleanup`.
+/// The result of `staffetta cleanup`: what another cluster left in external systems.
 #[derive(Debug, Default, Serialize)]
 pub struct CleanedUp {
-    /// The owners of the resources.
+    /// The Kubernetes objects that own external resources, each with the result of the release.
     pub owners: Vec<Leftover>,
     /// The number of VIFs that the pool of the cluster kept ready.
     pub pooled: usize,
@@ -69,7 +70,7 @@ pub struct CleanedUp {
     pub unknown: Vec<String>,
 }
 
-/// The reason why the resources of another cluster cannot be listed.
+/// The reason why the external resources of another cluster cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanupError {
     /// The cluster id is that of the cluster to which the kubeconfig belongs.
@@ -83,7 +84,7 @@ pub enum CleanupError {
     Handler(#[from] ControllerError),
 }
 
-/// Lists the owners of the resources of the cluster `cluster_id`, and releases these resources if `apply` is set.
+/// Lists the Kubernetes objects that own external resources of the cluster `cluster_id`, and releases these resources if `apply` is set.
 ///
 /// # Errors
 ///
@@ -110,8 +111,8 @@ pub async fn cleanup(
     Ok(result)
 }
 
-/// Adds the owners of the resources of `handlers`, and the VIFs that the pool keeps ready, to `result`, and releases all of them if `apply`
-/// is set. If a handler or the pool fails, the reason is added to `result` instead.
+/// Adds the objects that own external resources of `handlers`, and the number of VIFs that the pool keeps ready, to `result`. Releases the
+/// resources and VIFs if `apply` is set. If a handler or the pool fails, the reason is added to `result` instead.
 pub(crate) async fn clean_handlers(
     handlers: Vec<(String, Registration)>,
     configuration: &Configuration,
@@ -134,7 +135,7 @@ pub(crate) async fn clean_handlers(
     }
 }
 
-/// Lists the owners of the resources of one handler, and releases the resources if `apply` is set.
+/// Lists the objects that own external resources of one handler, and releases these resources if `apply` is set.
 async fn clean_handler(
     name: &str,
     registration: Registration,

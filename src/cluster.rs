@@ -13,7 +13,7 @@ use crate::connect::api_versions;
 /// The namespace whose UID identifies a cluster: every cluster has it, and it cannot be deleted.
 const KUBE_SYSTEM: &str = "kube-system";
 
-/// The properties of a cluster.
+/// The properties of a cluster on which handlers depend.
 #[derive(Clone)]
 pub(crate) struct ClusterInfo {
     /// The API versions that the server serves; `None` if the server is not known and is assumed to serve all.
@@ -56,7 +56,7 @@ impl ClusterInfo {
         &self.cluster_id
     }
 
-    /// Returns the same properties with the id of another cluster; `None` if the id is that of this cluster.
+    /// Returns the same properties with `cluster_id`, the id of another cluster, in place of its own; `None` if the two ids are equal.
     pub(crate) fn of_other(self, cluster_id: &str) -> Option<Self> {
         (self.cluster_id != cluster_id).then(|| Self { cluster_id: cluster_id.to_owned(), ..self })
     }

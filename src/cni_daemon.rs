@@ -23,7 +23,7 @@ use crate::config::{self, Configuration, ConfigurationError, FileSchema, Kuberne
 use crate::connect::Connection;
 use crate::run::{self, RunError, block_on, start};
 
-/// The CNI configuration cannot be written.
+/// The error when the CNI configuration file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {} (`cni_daemon.conflist`)", path.display())]
 struct ConflistError {
@@ -72,7 +72,7 @@ pub(crate) fn run(registry: Registry, mut configuration: Configuration) -> Resul
     block_on(runtime, serve(registry, &configuration)).map_err(RunError::Command)
 }
 
-/// Overrides the options that only the controller may use, such as its handlers, the leader election and the selection of objects.
+/// Replaces options of the controller, such as its handlers, the leader election and the selection of objects, by what the daemon needs.
 fn adapt(configuration: &mut Configuration) {
     let value = &mut configuration.value;
     let kubernetes = &mut value["kubernetes"];
@@ -144,7 +144,7 @@ fn assemble(
     Ok((registry, daemon, options))
 }
 
-/// Writes the configuration that makes the container runtime use the plugin.
+/// Writes the CNI configuration file (conflist), which makes the container runtime use the plugin.
 fn publish(path: &Path, options: &CniDaemonOptions) -> Result<(), ConflistError> {
     let list = conflist(&String::from(options.listen.clone()), &options.chained_plugins);
     install(path, list.as_bytes(), 0o644)

@@ -26,16 +26,16 @@ pub use key_files::KeyFiles;
 pub use redacted::RedactedError;
 use token::{TokenFile, authenticated};
 
-/// The time limit of one call of [`answer`], for commands that do not repeat requests.
+/// The time limit of one request of `cleanup`, `migrate` and `uninstall`, which do not repeat a request that failed.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The number of objects in one response of [`list`].
+/// The maximum number of objects in one page of a list.
 const PAGE: u32 = 500;
 
 /// The user agent of all requests, which the audit log of the API server shows.
 const USER_AGENT_VALUE: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 
-/// The reason why the client cannot be built.
+/// The reason why the client of the Kubernetes API cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig that the command line or the configuration names, or the context of the default one, cannot be used.
@@ -94,7 +94,7 @@ pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
     Ok(connect(config(kubeconfig, context).await?)?.client)
 }
 
-/// Builds the connection of `config`.
+/// Builds the connection that `config` describes, without the retries and the read time limit of the crate kube.
 fn connect(mut config: Config) -> Result<Connection, ConnectError> {
     // Requests are repeated by the chain, which knows whether an event was superseded.
     config.default_retry = false;
@@ -202,7 +202,7 @@ pub(crate) fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Returns no objects if the server does not serve their kind.
+/// Replaces the error that the server does not serve the kind (404) by an empty list.
 pub(crate) fn none_if_missing<K>(listed: Result<Vec<K>, kube::Error>) -> Result<Vec<K>, kube::Error> {
     match listed {
         Err(error) if is_missing(&error) => Ok(Vec::new()),
@@ -210,7 +210,7 @@ pub(crate) fn none_if_missing<K>(listed: Result<Vec<K>, kube::Error>) -> Result<
     }
 }
 
-/// Returns the response to a request; fails if the API server does not respond in time.
+/// Returns the response to `request`; fails if the API server does not respond within [`REQUEST_TIMEOUT`].
 pub(crate) async fn answer<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, kube::Error> {

@@ -30,15 +30,15 @@ pub(crate) struct ConnectionBound {
     pub(crate) connections: usize,
     /// The age at which the oldest connection may be closed to make room for a new one. Until then, the new one waits.
     pub(crate) grace: Duration,
-    /// The maximum lifetime of a connection.
+    /// The maximum lifetime of a connection, after which it is closed.
     pub(crate) lifetime: Duration,
 }
 
 /// The time at which an open connection was accepted, and the task that serves it.
 type OpenConnection = (Instant, AbortHandle);
 
-/// Accepts connections and serves each with `connection` until the future is dropped, which also closes the open ones. `server` names the
-/// server in the log.
+/// Accepts connections within the limits `bound` and serves each with `connection`, until the future is dropped, which also closes the open
+/// ones. `server` names the server in the log.
 pub(crate) async fn serve<F>(
     listener: TcpListener,
     bound: ConnectionBound,
@@ -88,7 +88,7 @@ pub(crate) async fn serve_request(
     }
 }
 
-/// Waits until there is room for another connection: one has ended, or the oldest one is old enough to be closed.
+/// Waits until there is room for another connection: one has ended, or the oldest one has reached the age `bound.grace` and is closed.
 async fn make_room(open: &mut VecDeque<OpenConnection>, bound: ConnectionBound, tasks: &mut JoinSet<()>) {
     loop {
         while tasks.try_join_next().is_some() {}

@@ -45,7 +45,7 @@ impl Health {
         conditions.map(|(name, reason)| Condition { name, reason }).collect()
     }
 
-    /// Completes when all conditions are met, so that all running watches have listed their objects.
+    /// Waits until all conditions are met. By then, all running watches have listed their objects.
     pub(crate) async fn until_ready(&self) {
         let mut conditions = self.conditions.subscribe();
         let met = conditions.wait_for(|conditions| conditions.values().all(Option::is_none)).await;

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The maximum length of the host name in the identity, in characters.
 const MAX_HOST: usize = 63;
 
-/// The identity of this process as the holder of Leases, for the handlers that run in every replica and not only in the leader.
+/// The identity of this process (`holderIdentity`) in the Leases of handlers that run in every replica and not only in the leader.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplicaIdentity(pub(crate) String);
 
@@ -23,8 +23,8 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Joins the host name and the number. In the host name, characters other than ASCII letters, digits, `.` and `-` become `-`, and those
-/// after the first [`MAX_HOST`] are dropped.
+/// Returns the identity of the host name and the number. In the host name, characters other than ASCII letters, digits, `.` and `-` become
+/// `-`, and those after the first [`MAX_HOST`] are dropped; an empty one becomes `localhost`.
 fn format_identity(host: &str, number: u64) -> String {
     let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
     let host: String = host.chars().take(MAX_HOST).map(printable).collect();

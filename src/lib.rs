@@ -9,9 +9,9 @@
 //! each event to the chain of each handler.
 //!
 //! The other modules: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
-//! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases
-//! what another cluster left, [`uninstall`] removes finalizers, [`migrate`] takes a cluster over from Kuryr, and `metrics` counts.
-//! `check` checks an installation, and `webhook` serves the admission webhook.
+//! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases external
+//! resources that another cluster left, [`uninstall`] removes finalizers, and [`migrate`] takes a cluster over from Kuryr. `metrics`
+//! contains the Prometheus metrics, `check` checks an installation, and `webhook` serves the admission webhook.
 
 pub mod assembly;
 pub mod cleanup;

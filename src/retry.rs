@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use staffetta_handler::{BackoffPolicy, HandlerError, bounded, causes};
 
-/// The delays between the calls if the error requests none.
+/// The back-off between two calls of an operation whose error requests no delay of its own.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_millis(500), Duration::from_secs(30));
 
 /// Calls `operation` until it succeeds, with a time limit of `timeout` for each call. The delay between two calls is that which the

@@ -88,7 +88,7 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
     Ok(controller::check_handlers(&Arc::new(registry), configuration, &ClusterInfo::unknown())?)
 }
 
-/// Sets up TLS, a runtime, the log and the export of traces.
+/// Sets up TLS, the log and the export of traces, and returns the runtime on which the command runs.
 pub(crate) fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     install_tls_provider();
     let runtime = runtime(&configuration.relay).map_err(RunError::Start)?;

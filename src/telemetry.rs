@@ -14,10 +14,10 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::config::{LogFormat, LogOptions, TraceOptions, check_log_filter};
 use crate::traces;
 
-/// A filter of the log that can be replaced.
+/// A handle by which the filter of the log is read and replaced.
 type LogFilter = Handle<EnvFilter, tracing_subscriber::Registry>;
 
-/// The filter of the log of this process.
+/// The handle of this process's log filter; empty until `init` has started the log.
 static FILTER: OnceLock<LogFilter> = OnceLock::new();
 
 /// The reason why the filter of the log cannot be read or replaced.
@@ -50,7 +50,7 @@ pub(crate) fn init(
     Ok(())
 }
 
-/// Returns the receiver of log entries and spans, and the filter of the log.
+/// Builds the tracing subscriber, which writes log entries and exports spans, and the handle of its log filter.
 fn dispatch(
     log: &LogOptions,
     traces: Option<(&TraceOptions, &Runtime)>,

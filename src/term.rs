@@ -24,7 +24,7 @@ pub struct Term(Arc<TermState>);
 struct TermState {
     /// The deadline, in nanoseconds of the boot clock.
     deadline: AtomicU64,
-    /// Cancelled by [`Term::end`].
+    /// The token that [`Term::end`] cancels to wake the work that waits in [`Term::run`].
     ended: CancellationToken,
 }
 
@@ -89,7 +89,7 @@ impl Term {
         run.await
     }
 
-    /// Sets the deadline, unless the term has ended.
+    /// Begins or prolongs the term by setting its deadline. Does nothing if `end` has ended the term.
     pub(crate) fn extend(&self, deadline: BootTime) {
         let extended = |current| (current != ENDED).then(|| deadline.as_nanos());
         // An error means that the term has ended.

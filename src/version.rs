@@ -15,7 +15,7 @@ pub(crate) struct BuildInfo {
     pub(crate) kubernetes: &'static str,
     /// The version of the crate k8s-openapi.
     pub(crate) k8s_openapi: &'static str,
-    /// The target triple of Rust.
+    /// The Rust target triple for which the program was built.
     pub(crate) target: &'static str,
 }
 

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use crate::health::Condition;
 use crate::state;
 
-/// Returns 200, or 500 with the names of the tasks that are stuck.
+/// Returns 200, or 500 with a description of each watch that is stuck because of a bug in the program.
 pub(super) async fn livez(State(state): State<Arc<state::ControllerState>>) -> (StatusCode, String) {
     match state.stuck().as_slice() {
         [] => (StatusCode::OK, "ok\n".into()),

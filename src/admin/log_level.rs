@@ -6,7 +6,8 @@ use axum::routing::get;
 
 use crate::telemetry::{self, FilterError};
 
-/// Returns the routes. If the server does not listen on `loopback`, everyone who reaches it could silence the log, so `PUT` is rejected.
+/// Returns the route of the endpoint. If the server does not listen on `loopback`, everyone who reaches it could silence the log, so `PUT`
+/// is rejected.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(loopback: bool) -> Router<S> {
     let route = get(async || result(telemetry::log_filter().map(|filter| filter + "\n")));
     let route = if loopback { route.put(put) } else { route.put(async || REJECTED) };
@@ -16,12 +17,12 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(loopback: bool) -> Router
 const REJECTED: (StatusCode, &str) =
     (StatusCode::FORBIDDEN, "the log level can be changed only where `admin.listen` is a loopback address\n");
 
-/// Replaces the filter of the log by the body of a request.
+/// Replaces the filter of the log by the body of a request, such as `debug`.
 async fn put(filter: String) -> (StatusCode, String) {
     result(telemetry::set_log_filter(filter.trim()).map(|()| String::new()))
 }
 
-/// Returns the status code and the body of the response.
+/// Converts the result of reading or replacing the filter to a response: 200, 400 for an invalid filter, 503 for any other error.
 fn result(result: Result<String, FilterError>) -> (StatusCode, String) {
     match result {
         Ok(body) => (StatusCode::OK, body),

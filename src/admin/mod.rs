@@ -37,7 +37,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// The maximum size of the body of a request, in bytes.
 const MAX_BODY_BYTES: usize = 4 * 1024;
 
-/// A server that listens until it is dropped.
+/// A running admin or probes server, which listens until it is dropped.
 pub(crate) struct Server {
     /// The actual address: for port 0, the system chooses the port.
     pub(crate) address: SocketAddr,
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
     Ok((admin, probes))
 }
 
-/// Returns the routes for the kubelet and Prometheus.
+/// Returns the routes that the kubelet and Prometheus need: `/livez`, `/readyz` and `/metrics`.
 fn probe_routes() -> Router<Arc<ControllerState>> {
     Router::new()
         .route("/livez", get(health::livez))
@@ -93,7 +93,7 @@ async fn listen(address: SocketAddr, option: &'static str, router: Router) -> Re
     Ok(Server { address, _task: AbortOnDropHandle::new(task) })
 }
 
-/// Returns the status page.
+/// Returns the status page as HTML, with the objects that fail or are stuck.
 async fn status_page(State(controller): State<Arc<ControllerState>>) -> impl IntoResponse {
     let query = Query { limit: Some(page::MAX_OBJECTS), ..Query::default() };
     let mut snapshot = controller.snapshot(&query);

@@ -30,7 +30,7 @@ pub(super) fn page(document: &StateSnapshot) -> String {
     html
 }
 
-/// Writes the whole page.
+/// Writes the whole status page as HTML: the head, the picture of the chain, and the objects that fail or are stuck.
 fn write_page(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     let trouble = document.objects.len() + document.undecodable.len();
     let title = if trouble == 0 { String::new() } else { format!(" ({trouble} stuck)") };

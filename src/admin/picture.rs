@@ -30,7 +30,7 @@ pub(super) fn write_picture(html: &mut String, document: &StateSnapshot) -> fmt:
     html.write_str("</div></main>")
 }
 
-/// Returns, as text, the rate per minute of events of which `count` occurred within `seconds`.
+/// Returns, as text, the rate per minute of events of which `count` occurred within `seconds`. Less than a minute counts as a minute.
 #[expect(clippy::cast_precision_loss, reason = "no process delivers 2^52 events")]
 fn per_minute(count: u64, seconds: f64) -> String {
     let rate = count as f64 * 60.0 / seconds.max(60.0);

@@ -18,18 +18,18 @@ use crate::metrics::Metrics;
 pub(crate) const SECTION: &str = "cni_daemon";
 /// The name of the section with the options of the drivers that bind VIFs.
 const BINDING: &str = "binding";
-/// The name of the section with the options of the node's own port.
+/// The name of the section with the options of the Open vSwitch port by which the node itself reaches its pods.
 const NODE_PORT: &str = "node_port";
 
-/// Registers the sections of the daemon.
+/// Registers the configuration sections of the CNI daemon.
 pub(crate) fn sections(registry: &mut Registry) {
     registry.section::<CniDaemonOptions>(SECTION);
     registry.section::<BindingOptions>(BINDING);
     registry.section::<NodePortOptions>(NODE_PORT);
 }
 
-/// Registers the sections of the daemon, and a driver for each class of VIFs. The name of a driver is that of
-/// its class.
+/// Registers the sections of the CNI daemon, and a driver for each class of VIFs that it can bind. The name of a driver is that of its
+/// class.
 pub(super) fn register(registry: &mut Registry) {
     sections(registry);
     // The command `cni-daemon` has no dry run.
@@ -52,7 +52,7 @@ fn binding(setup: &Setup) -> Result<BindingOptions, SetupError> {
     setup.section(BINDING)
 }
 
-/// Returns the bridges to which pods may be connected.
+/// Returns the bridges of the node to which pods may be connected, from the option `binding.bridges`.
 fn bridges(setup: &Setup) -> Result<PermittedBridges, SetupError> {
     Ok(PermittedBridges::new(binding(setup)?.bridges))
 }

@@ -15,10 +15,10 @@ use staffetta_network::vif::networks::MultiVifDriver;
 
 use crate::dry_run::drivers::Recording;
 
-/// The driver of a device whose configuration names no driver.
+/// The default of `app_hosting_driver`: the driver of each device whose own configuration names none.
 const APP_HOSTING: &str = if cfg!(feature = "iosxe") { "XE" } else { "FAKE" };
 
-/// The driver that assigns addresses to the interfaces of nodes.
+/// The default of `prefix_provider_driver`: the driver that assigns address prefixes to the network interfaces of nodes.
 const PREFIX_PROVIDER: &str = if cfg!(feature = "ec2") { "ec2" } else { "memory" };
 
 /// Returns the name of a default driver: `name`, which is a driver of OpenStack and named as in kuryr.conf, or `memory` in a program

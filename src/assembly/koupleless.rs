@@ -28,8 +28,8 @@ pub(super) fn drivers(registry: &mut Registry) {
     });
 }
 
-/// Returns the options of the section `[vnode]`. Fails if their time limit of an operation is not longer than that of the tunnel, which is
-/// in `section`.
+/// Returns the options of the section `[vnode]`. Fails unless the time limit of an operation there is longer than `limit`, which is that of
+/// the tunnel with the section `section`.
 fn vnode(setup: &Setup, section: &str, limit: NonZeroU64) -> Result<VnodeOptions, SetupError> {
     let vnode: VnodeOptions = setup.section(HANDLER)?;
     if vnode.operation_timeout_ms <= limit {

@@ -45,7 +45,7 @@ impl MemoryCloud {
         self.parts(setup).map(|(_, services)| Arc::clone(services))
     }
 
-    /// Returns both parts of the cloud.
+    /// Returns both parts of the simulated cloud, which the first call creates from the section `[memory]` unless the caller gave them.
     fn parts(&self, setup: &Setup) -> Result<&(Arc<MemoryNetwork>, Arc<MemoryServices>), SetupError> {
         DriverFamily::Simulated.select(setup)?;
         let options: MemoryOptions = setup.section("memory")?;

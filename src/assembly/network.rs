@@ -43,7 +43,7 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
     Ok(handler.registration().erase())
 }
 
-/// Creates the handler `lbaasspec`.
+/// Creates the handler `lbaasspec`, which writes the specification of a service's load balancer.
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
     let handler = LbaasSpecHandler::new(setup.client(), placement(setup)?, setup.recorder.clone());
     Ok(handler.registration().erase())
@@ -77,7 +77,7 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }
 
-/// Creates the handler `namespace`.
+/// Creates the handler `namespace`, which gives namespaces networks of their own.
 fn namespace(setup: &Setup) -> Result<Registration, SetupError> {
     let drivers = NamespaceDrivers { project: setup.driver()?, subnet: setup.driver()? };
     Ok(NamespaceHandler::new(setup.client(), drivers).registration().erase())

@@ -23,7 +23,7 @@ use super::family::DriverFamily;
 use super::fence;
 use super::unreachable::Unreachable;
 use crate::metrics::Metrics;
-use diagnosis::{CATEGORY, creates, needs_extension, needs_quotas};
+use diagnosis::{CATEGORY, declare_created, needs_extension, needs_quotas};
 
 /// The description of the drivers that return the project of `[neutron_defaults]`.
 const PROJECT: &str = "OpenStack: the project of [neutron_defaults].";
@@ -75,7 +75,7 @@ fn namespace_networks(setup: &Setup) -> Result<NamespaceNetworks, SetupError> {
     let pool = required(options.pod_subnet_pool, "namespace_subnet.pod_subnet_pool")?;
     let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
     needs_extension(setup, &cloud, "subnet_allocation", "namespace_subnet_driver = \"namespace\"");
-    creates(setup, &["network", "subnet"])?;
+    declare_created(setup, &["network", "subnet"])?;
     let network = cloud.network();
     let networks = NamespaceNetworks::new(network, cluster, pool, options.pod_router);
     // Without a pool no VIF driver is needed here.
@@ -98,7 +98,7 @@ fn network_policies(setup: &Setup) -> Result<NeutronSecurityGroups, SetupError> 
     let project = required(defaults(setup)?.project, "neutron_defaults.project")?;
     let cloud = cloud(setup)?;
     needs_extension(setup, &cloud, "security-group", "network_policy_driver = \"default\"");
-    creates(setup, &["security_group", "security_group_rule"])?;
+    declare_created(setup, &["security_group", "security_group_rule"])?;
     Ok(NeutronSecurityGroups::new(&cloud, setup.cluster_id()?.into(), project))
 }
 
@@ -129,22 +129,22 @@ fn required<T>(option: Option<T>, name: &str) -> Result<T, SetupError> {
     option.ok_or_else(|| SetupError::Missing { message: format!("`{name}` is missing"), stand_in })
 }
 
-/// Returns the error of a check to which Neutron or Octavia does not respond, or rejects the credentials.
+/// Returns the error of a check for the case that Neutron or Octavia does not respond, or rejects the credentials.
 fn unusable(error: impl Into<DriverError>) -> Unreachable {
     Unreachable::new("OpenStack cannot be used with the options of the section [neutron]", error.into())
 }
 
-/// Returns the cache of subnets, which all drivers share.
+/// Returns the cache of Neutron subnets, which all drivers of OpenStack share.
 fn shared_subnets(setup: &Setup) -> Result<Arc<Subnets>, SetupError> {
     setup.shared(|| Ok(Subnets::new(cloud(setup)?.network(), &defaults(setup)?)))
 }
 
-/// Returns the index of namespaces, which all drivers share.
+/// Returns the index of the observed namespaces, which all drivers of OpenStack share.
 fn shared_namespaces(setup: &Setup) -> Result<Arc<Namespaces>, SetupError> {
     setup.shared(|| Ok(Namespaces::default()))
 }
 
-/// Returns the connection to the cloud with its token and limits, which all drivers share.
+/// Returns the client of the cloud, whose token and limits all drivers share. The first call adds checks of its readiness and its quotas.
 pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
     DriverFamily::Real.select(setup)?;
     setup.shared(|| {

@@ -69,7 +69,7 @@ fn policy(setup: &Setup) -> Result<Registration, SetupError> {
     Ok(PolicyHandler::new(drivers, claims, index(setup)?, setup.recorder.clone()).registration().erase())
 }
 
-/// Returns the index of policies, which the handler and the driver share.
+/// Returns the index of network policies, which the handler `policy` and the driver `policy` share.
 fn index(setup: &Setup) -> Result<Arc<PolicyIndex>, SetupError> {
     /// The security groups of pods that no policy selects.
     #[derive(Deserialize)]

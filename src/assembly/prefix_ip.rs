@@ -53,14 +53,14 @@ pub(super) fn register(registry: &mut Registry) {
     memory(registry, OnceLock::new());
 }
 
-/// Registers the driver `memory` on interfaces that the caller can inspect and change, and makes it the default driver.
+/// Registers the driver `memory` on simulated interfaces that the caller can inspect and change, and makes it the default driver.
 pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
     memory(registry, Arc::clone(cloud).into());
     "memory".clone_into(&mut registry.driver_trait_mut::<dyn PrefixProvider>().default);
 }
 
-/// Registers the driver `memory` on `cloud` or, if that is empty, on interfaces that the section `[memory]` describes. They outlive a
-/// leadership term, as real ones do.
+/// Registers the driver `memory` on the simulated interfaces in `cloud` or, if that is empty, on those that the section `[memory]`
+/// describes. They outlive a leadership term, as real ones do.
 fn memory(registry: &mut Registry, cloud: OnceLock<Arc<MemoryPrefixes>>) {
     registry.driver::<dyn PrefixProvider>("memory", "Simulated, within the process.", move |setup| {
         DriverFamily::Simulated.select(setup)?;

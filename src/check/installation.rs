@@ -45,17 +45,17 @@ pub(crate) enum Preset {
     Cni,
 }
 
-/// All presets.
+/// All presets of the Helm chart.
 const ALL: &[Preset] = &[Preset::Openstack, Preset::Iosxe, Preset::Koupleless, Preset::Prefix, Preset::Cni];
 
-/// The presets that install the controller.
+/// The presets of the Helm chart that install the controller, and not only the CNI daemon.
 const CONTROLLER: &[Preset] = &[Preset::Openstack, Preset::Iosxe, Preset::Koupleless, Preset::Prefix];
 
 /// A kind of object that the chart creates: its group, its resource, the presets that need it, and the remedy for a user who may not
 /// create it.
 type Object = (&'static str, &'static str, &'static [Preset], &'static str);
 
-/// The objects of the chart in the namespace of the release. `Secrets` are those in which Helm keeps its releases, too.
+/// The kinds of objects that the chart creates in the namespace of the release. Helm keeps its releases in `Secrets` there, too.
 const NAMESPACED: [Object; 11] = [
     ("", "serviceaccounts", ALL, INSTALL),
     ("", "configmaps", ALL, INSTALL),
@@ -75,7 +75,7 @@ const NAMESPACED: [Object; 11] = [
     ("apps", "daemonsets", &[Preset::Cni], INSTALL),
 ];
 
-/// The cluster-scoped objects of the chart.
+/// The kinds of cluster-scoped objects that the chart creates.
 const CLUSTER_SCOPED: [Object; 6] = [
     (RBAC, "clusterroles", ALL, INSTALL),
     (RBAC, "clusterrolebindings", ALL, INSTALL),
@@ -89,7 +89,7 @@ const CLUSTER_SCOPED: [Object; 6] = [
 const GROUPS: [&str; 4] =
     ["coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "authorization.k8s.io"];
 
-/// Checks the cluster before an installation in `namespace`: for one preset or, without `preset`, for all.
+/// Checks the cluster before an installation in `namespace`, for `preset` or else for all presets. Adds the findings to `report`.
 pub(crate) async fn check_installation(
     client: &Client,
     namespace: &str,
@@ -117,7 +117,7 @@ pub(crate) async fn check_installation(
     report.add("cluster", [checked(client, "Kuryr's controller does not run", kuryr).await]);
 }
 
-/// Runs the check `check`, and returns its finding.
+/// Runs the check with the title `check`, and returns its finding, which also reports an error of the API server.
 async fn checked(
     client: &Client,
     check: &str,

@@ -25,7 +25,7 @@ pub(crate) const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The findings of all checks, in the order in which they are shown.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CheckReport {
-    /// The version of the program that checked.
+    /// The version of the program that ran the checks.
     pub(crate) version: String,
     /// The identity of the replica that ran the checks. `None` if no handler runs in every replica, so that other replicas have nothing to
     /// check.
@@ -34,7 +34,7 @@ pub(crate) struct CheckReport {
     pub(crate) checks: Vec<ReportedFinding>,
 }
 
-/// A finding and its category.
+/// A finding of a check, with the category under which it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReportedFinding {
     pub(crate) category: String,

@@ -67,13 +67,13 @@ impl DriverRights {
     }
 }
 
-/// A rule of roles in single namespaces.
+/// An RBAC rule that the chart grants by roles in single namespaces.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamespacedRule {
     /// The namespaces, where an empty name is that of the controller.
     namespaces: Vec<String>,
-    /// The option in the section of the handler that contains further namespaces.
+    /// The option that contains further namespaces, in the configuration section of the handler.
     option: Option<String>,
     rule: Rule,
 }
@@ -91,7 +91,7 @@ impl NamespacedRule {
     }
 }
 
-/// A rule of a role.
+/// An RBAC rule, in the form that it has in a `Role`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rule {

@@ -9,7 +9,7 @@ use super::{CHECK_TIMEOUT, CheckReport};
 
 /// The checks that the handlers and drivers of this process added.
 pub(crate) struct Diagnostics {
-    /// The checks before the process is ready, which can be run again.
+    /// The readiness checks, which can be run again on request.
     pub(crate) readiness: Vec<Arc<Check>>,
     /// The checks that run only on request.
     pub(crate) diagnoses: Vec<Check>,

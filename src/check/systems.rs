@@ -9,7 +9,7 @@ use super::{CHECK_TIMEOUT, CheckReport, Diagnostics};
 use crate::cluster::ClusterInfo;
 use crate::config::Configuration;
 
-/// Creates the enabled handlers with their drivers as in a dry run, and runs their checks.
+/// Creates the enabled handlers with their drivers as in a dry run, runs their checks, and returns the findings.
 pub(crate) async fn check_systems(
     registry: Registry,
     configuration: &Configuration,

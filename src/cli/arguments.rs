@@ -45,7 +45,7 @@ pub(super) struct WithServer<A: Args> {
 
 /// The option of a command that writes a document.
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub(super) struct OutputArguments {
     /// The output format.
     #[arg(short = 'o', long = "output", value_name = "FORMAT", value_parser = OutputFormat::without_wide(), default_value = "table")]
     pub(super) format: OutputFormat,
@@ -72,7 +72,7 @@ impl OutputFormat {
             .map(|word| Self::from_str(&word, false).expect("it is one of the possible values"))
     }
 
-    /// Writes `document` to `output`: as the result of `text` for people, or in the format for programs.
+    /// Writes `document` to `output`: as the text that `text` returns (`Table`, `Wide`), or serialized (`Json`, `Yaml`).
     pub(super) fn write(
         self,
         document: &impl Serialize,
@@ -99,7 +99,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Command {
         #[command(flatten)]
-        output: Output,
+        output: OutputArguments,
     }
 
     fn format(words: &[&str]) -> Result<OutputFormat, String> {

@@ -8,7 +8,7 @@ use staffetta_handler::{CheckResult, Finding, causes};
 use tokio::time::timeout;
 
 use super::CommandError;
-use super::arguments::{Output, OutputFormat};
+use super::arguments::{OutputArguments, OutputFormat};
 use super::line::single_line;
 use super::request::{AdminClient, Leader, LeaderArguments, RequestError};
 use crate::check::{CheckReport, Preset, ReportedFinding, check_installation};
@@ -27,7 +27,7 @@ pub(super) struct CheckArguments {
     #[arg(long, value_name = "TIME", default_value = "30s")]
     timeout: TimeSpan,
     #[command(flatten)]
-    output: Output,
+    output: OutputArguments,
 }
 
 /// Runs the checks of `kubectl staffetta check` and writes their findings.
@@ -36,7 +36,7 @@ pub(super) async fn check(
     leader: LeaderArguments,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let CheckArguments { pre, preset, timeout: limit, output: Output { format } } = arguments;
+    let CheckArguments { pre, preset, timeout: limit, output: OutputArguments { format } } = arguments;
     let mut report = CheckReport::default();
     let checks = async {
         match Leader::new(leader).await {
@@ -55,7 +55,7 @@ pub(super) async fn check(
     write_report(&report, format, output)
 }
 
-/// Writes the report. Fails if a check failed.
+/// Writes the findings in `report` to `output`. Fails if a check failed.
 pub(super) fn write_report(
     report: &CheckReport,
     format: OutputFormat,

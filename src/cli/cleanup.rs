@@ -6,7 +6,7 @@ use clap::Args;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ClusterArguments, Output};
+use super::arguments::{ClusterArguments, OutputArguments};
 use super::table::TextTable;
 use crate::cleanup::{self, CleanedUp, Leftover};
 use crate::config::Configuration;
@@ -23,10 +23,10 @@ pub(super) struct CleanupArguments {
     #[command(flatten)]
     pub(super) cluster: ClusterArguments,
     #[command(flatten)]
-    output: Output,
+    output: OutputArguments,
 }
 
-/// Lists or releases the external resources of another cluster, and writes the table of their owners.
+/// Lists or releases the external resources of another cluster, and writes a table of the Kubernetes objects that own them.
 pub(super) fn cleanup(
     arguments: &CleanupArguments,
     registry: Registry,
@@ -49,7 +49,7 @@ fn is_complete(done: &CleanedUp) -> bool {
     done.unknown.is_empty() && done.owners.iter().all(|leftover| leftover.owner.is_ok)
 }
 
-/// Returns the table of the owners, the number of VIFs that the pool kept ready, and the errors of handlers.
+/// Returns the table of the objects that own the resources, the number of VIFs that the pool kept ready, and the errors of handlers.
 fn text(done: &CleanedUp, apply: bool) -> String {
     let pooled = match done.pooled {
         0 => String::new(),
@@ -60,7 +60,7 @@ fn text(done: &CleanedUp, apply: bool) -> String {
     format!("{}{pooled}{}", leftovers_table(&done.owners), unknown.collect::<String>())
 }
 
-/// Returns the table of the owners of resources in external systems.
+/// Returns a table of the Kubernetes objects that own external resources, each with the result of the release.
 pub(super) fn leftovers_table(leftovers: &[Leftover]) -> TextTable<5> {
     TextTable::of(["handler", "kind", "namespace", "name", "result"], &leftovers)
 }

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{AdminServer, ClusterArguments, ConfigFile, Output, WithServer};
+use super::arguments::{AdminServer, ClusterArguments, ConfigFile, OutputArguments, WithServer};
 use super::check::write_report;
 use super::cleanup::{CleanupArguments, cleanup};
 use super::config::{ConfigCommand, ListArguments, config, drivers, handlers};
@@ -67,7 +67,7 @@ pub(super) enum Command {
         #[command(flatten)]
         cluster: ClusterArguments,
         #[command(flatten)]
-        output: Output,
+        output: OutputArguments,
     },
     /// Lists what a cluster that no longer exists left in external systems, and releases it with `--apply`.
     Cleanup(CleanupArguments),
@@ -82,7 +82,7 @@ pub(super) enum Command {
         shell: Shell,
     },
     /// Shows the version of the program and what it was built with.
-    Version(Output),
+    Version(OutputArguments),
 }
 
 /// Runs `command` and writes its result to `output`. `variables` are the environment variables.
@@ -114,10 +114,10 @@ pub(super) fn execute(
         Command::Run { cluster, .. } => run(registry, &load_cluster(&cluster)?)?,
         Command::CniDaemon(_) => unreachable!("it has returned"),
         Command::Config(command) => config(&command, registry, &schema, load, output)?,
-        Command::Handlers(ListArguments { file, output: Output { format } }) => {
+        Command::Handlers(ListArguments { file, output: OutputArguments { format } }) => {
             handlers(&registry, &load(&file)?, format, output)?;
         }
-        Command::Drivers(ListArguments { file, output: Output { format } }) => {
+        Command::Drivers(ListArguments { file, output: OutputArguments { format } }) => {
             drivers(&registry, &load(&file)?, format, output)?;
         }
         Command::Status(WithServer { arguments, server }) => {
@@ -132,7 +132,7 @@ pub(super) fn execute(
         Command::LogLevel(WithServer { arguments, server }) => {
             block_on(log_level(arguments, &admin_client(server, load)?, output))?;
         }
-        Command::Check { cluster, output: Output { format } } => {
+        Command::Check { cluster, output: OutputArguments { format } } => {
             let configuration = load_cluster(&cluster)?;
             let check = |client| check_systems(registry, &configuration, client).map(Ok::<_, Infallible>);
             write_report(&with_client(&configuration, check)?, format, output)?;
@@ -151,7 +151,9 @@ pub(super) fn execute(
             clap_complete::generate(shell, &mut CommandLine::command(), "staffetta", &mut script);
             output.write_all(&script)?;
         }
-        Command::Version(Output { format }) => format.write(&VERSION, || VERSION.to_string(), output)?,
+        Command::Version(OutputArguments { format }) => {
+            format.write(&VERSION, || VERSION.to_string(), output)?
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ConfigFile, Output, OutputFormat};
+use super::arguments::{ConfigFile, OutputArguments, OutputFormat};
 use super::table::TextTable;
 use crate::config::{Configuration, ConfigurationError, FileSchema};
 use crate::run::check;
@@ -24,7 +24,7 @@ pub(super) enum ConfigCommand {
     Schema,
 }
 
-/// Runs the command. `load` reads the configuration.
+/// Runs a command of `staffetta config`, and writes its result to `output`. `load` reads the configuration.
 pub(super) fn config(
     command: &ConfigCommand,
     registry: Registry,
@@ -50,7 +50,7 @@ pub(super) struct ListArguments {
     #[command(flatten)]
     pub(super) file: ConfigFile,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(super) output: OutputArguments,
 }
 
 /// Writes the list of all handlers, with a mark for those that are enabled.

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 
 use crate::state::ObjectSummary;
 
-/// The colours of states.
+/// The colour of a state in the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
     /// The object fails or is stuck.
@@ -17,7 +17,7 @@ pub(super) enum Colour {
 }
 
 impl Colour {
-    /// Returns the colour of an object that is not handled yet.
+    /// Returns the colour of an object that is not handled yet: red if it fails or is stuck, otherwise yellow.
     pub(super) fn of(object: &ObjectSummary) -> Self {
         if object.is_failed_or_stuck() { Self::Red } else { Self::Yellow }
     }
@@ -33,7 +33,7 @@ pub(super) struct TerminalStyle {
 }
 
 impl TerminalStyle {
-    /// Returns the width and the use of colours of standard output: only a terminal has a width, and colours unless `NO_COLOR` is set.
+    /// Returns the style for standard output. Only a terminal has a width, and colours unless `NO_COLOR` is set or `TERM` is `dumb`.
     pub(super) fn of_stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {

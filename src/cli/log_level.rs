@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::CommandError;
-use super::arguments::Output;
+use super::arguments::OutputArguments;
 use super::request::AdminClient;
 
 #[derive(Debug, Args)]
@@ -15,7 +15,7 @@ pub(super) struct LogLevelArguments {
     /// `info,staffetta_network=debug`.
     pub(super) filter: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArguments,
 }
 
 /// Changes the log level if there is a new one, and writes the level to `output`.

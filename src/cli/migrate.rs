@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ClusterArguments, Output};
+use super::arguments::{ClusterArguments, OutputArguments};
 use super::table::TextTable;
 use crate::config::Configuration;
 use crate::migrate::{Migration, MigrationOptions, migrate};
@@ -25,7 +25,7 @@ pub(super) struct MigrateArguments {
     #[command(flatten)]
     pub(super) cluster: ClusterArguments,
     #[command(flatten)]
-    output: Output,
+    output: OutputArguments,
 }
 
 /// Plans or executes the migration from Kuryr, and writes the table of the objects to take over.

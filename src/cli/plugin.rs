@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::{Parser, Subcommand};
 
 use super::CommandError;
-use super::arguments::Output;
+use super::arguments::OutputArguments;
 use super::check::{CheckArguments, check};
 use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
@@ -47,7 +47,7 @@ enum PluginCommand {
     /// Shows the log level of the controller, or changes it until the controller ends.
     LogLevel(LogLevelArguments),
     /// Shows the version of this program and what it was built with.
-    Version(Output),
+    Version(OutputArguments),
 }
 
 /// Returns `true` if the program was started as the plug-in of kubectl. `words` is the command line.
@@ -57,13 +57,13 @@ pub(super) fn is_plugin(words: &[OsString]) -> bool {
         .is_some_and(|program| Path::new(program).file_stem().is_some_and(|name| name == "kubectl-staffetta"))
 }
 
-/// Runs the command and writes its result to `output`.
+/// Runs a command of the kubectl plug-in and writes its result to `output`.
 pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) -> Result<(), CommandError> {
     let PluginCommandLine { command, leader } = command_line;
     let client = || AdminClient::of_leader(leader.clone());
     block_on(async {
         match command {
-            PluginCommand::Version(Output { format }) => {
+            PluginCommand::Version(OutputArguments { format }) => {
                 Ok(format.write(&VERSION, || VERSION.to_string(), output)?)
             }
             PluginCommand::Check(arguments) => check(arguments, leader.clone(), output).await,

@@ -6,7 +6,7 @@ use clap::Args;
 use staffetta_handler::Registry;
 
 use super::CommandError;
-use super::arguments::{ClusterArguments, Output};
+use super::arguments::{ClusterArguments, OutputArguments};
 use super::cleanup::leftovers_table;
 use super::table::TextTable;
 use crate::config::Configuration;
@@ -20,7 +20,7 @@ pub(super) struct UninstallArguments {
     #[command(flatten)]
     pub(super) cluster: ClusterArguments,
     #[command(flatten)]
-    output: Output,
+    output: OutputArguments,
 }
 
 /// Lists the objects that have a finalizer of the controller, or removes the finalizers, and writes the result.

@@ -13,10 +13,10 @@ use tower::{BoxError, service_fn};
 use crate::metrics::ApiRequestMetrics;
 use crate::term::Term;
 
-/// The URL parameter that marks a watch request of kube.
+/// The URL parameter by which the watch requests of kube are recognized.
 const WATCH: &str = "watch=true";
 
-/// The header with the id by which the audit log of the API server names a request.
+/// The response header with the id of the request in the audit log of the API server.
 const AUDIT_ID: &str = "audit-id";
 
 /// Wraps `client` so that each request is counted in `metrics`, and requests that can change something are only sent while `term` is
@@ -38,7 +38,7 @@ fn reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Sends a request. The measured time of a request ends when its response was read or dropped; that of a watch when the response
+/// Sends a request, and measures its duration until the response was read or dropped. The duration of a watch ends when the response
 /// begins.
 async fn send(
     client: Client,
@@ -75,7 +75,7 @@ struct PendingRequest {
     method: Method,
     started: Instant,
     code: Option<StatusCode>,
-    /// The entry of the request in the list of requests of the handler's attempt, which `staffetta explain` shows.
+    /// The record of the request in the attempt of the handler that sent it; `staffetta explain` shows the requests of an attempt.
     record: RequestRecord,
 }
 

@@ -38,14 +38,14 @@ pub(super) fn check(
     checker.findings.into_iter().map(mistake).collect()
 }
 
-/// Collects the mistakes while it walks through the options.
+/// The walk through the options of one source, which collects the mistakes.
 struct Checker<'a> {
     schema: &'a FileSchema,
     findings: Vec<Finding>,
 }
 
 impl Checker<'_> {
-    /// Checks `value` and everything in it against the names and limits in `schema`.
+    /// Checks `value` and everything in it against the names and limits in `schema`. If `secret` is set, messages do not quote the values.
     fn limits(&mut self, schema: &Value, value: &Value, path: &OptionPath, secret: bool) {
         for message in exceeded(schema, value, !secret) {
             self.add_wrong_value(path, message);

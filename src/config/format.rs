@@ -12,7 +12,7 @@ use super::nearest::nearest;
 
 /// A string format: its name in a schema, its description, and its check.
 pub(super) struct StringFormat {
-    /// The name in a schema.
+    /// The value of the keyword `format` in a schema.
     pub(super) name: &'static str,
     /// The description. It completes the sentence "The value is ...".
     pub(super) about: &'static str,

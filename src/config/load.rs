@@ -87,13 +87,13 @@ impl Configuration {
         if let Some(file) = &file {
             mistakes.extend(check(schema, &file.values, |path, at_key| file.location(path, at_key)));
         }
-        refuse(mistakes)?;
+        fail_if_any(mistakes)?;
 
         let value = merge(schema, file.as_ref(), &environment).map_err(ConfigurationError::Inconsistent)?;
         let sections = Self::deserialize(&value);
         let sections = sections.map_err(|error| ConfigurationError::Inconsistent(error.into()))?;
         let configuration = Self { value, origins: origins(file.as_ref(), &environment), ..sections };
-        refuse(configuration.contradictions())?;
+        fail_if_any(configuration.contradictions())?;
         Ok(configuration)
     }
 
@@ -102,7 +102,7 @@ impl Configuration {
         self.kubernetes.kubeconfig = kubeconfig.or(self.kubernetes.kubeconfig.take());
     }
 
-    /// Returns the options that are valid separately but not together. One option of each such pair has a location, because the
+    /// Returns a mistake for each pair of options that are valid separately but not together. One of the two has a location, because the
     /// defaults are valid together.
     fn contradictions(&self) -> Vec<Mistake> {
         /// The pairs of options of which one must not exceed the other: the section, the option with the
@@ -166,7 +166,7 @@ fn options(sections: &Value) -> impl Iterator<Item = (OptionPath, &Value)> {
     })
 }
 
-/// Returns the mistakes as an error if there are any.
-fn refuse(mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
+/// Fails with `mistakes` if there are any.
+fn fail_if_any(mistakes: Vec<Mistake>) -> Result<(), ConfigurationError> {
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
 }

@@ -38,7 +38,7 @@ pub enum ConfigurationError {
     /// The file cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the file system.
         source: io::Error,

@@ -112,7 +112,7 @@ pub(super) fn inline(value: &Value) -> String {
     toml::Value::try_from(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }
 
-/// Lists the names that a string may have, each with its description.
+/// Returns the line `intro`, followed by a line for each name that a string may have, with its description.
 fn named(intro: &str, choices: &[(&str, &str)]) -> Vec<String> {
     let line = |(name, about): &(&str, &str)| match *about {
         "" => format!("- {name:?}"),

@@ -153,13 +153,13 @@ impl Default for RelayOptions {
 }
 
 impl RelayOptions {
-    /// Returns the delays and the time limit of retries after a transient error.
+    /// Returns the back-off and the time limit of retries after a transient error.
     pub(crate) fn retries(&self) -> BackoffPolicy {
         let (initial, max) = (self.retry_interval.into(), self.retry_max_interval.into());
         BackoffPolicy { initial, max, limit: Some(self.retry_timeout.into()) }
     }
 
-    /// Returns the delays after which an event is handled again when its retries have ended.
+    /// Returns the back-off with which a failed event, whose retries have ended, is handled again.
     pub(crate) fn resync(&self) -> BackoffPolicy {
         BackoffPolicy::unlimited(self.failed_resync.into(), self.failed_resync_max.into())
     }

@@ -64,7 +64,7 @@ impl From<kube::Error> for RedactedError {
     }
 }
 
-/// Redacts the error of a request, because each request may run the credential plugin.
+/// Redacts the error of a request if it is one of the credential plugin, which any request may run. Returns other errors unchanged.
 pub(super) fn redact_request_error(error: BoxError) -> BoxError {
     match error.downcast::<AuthError>() {
         Ok(error) => RedactedError::from(&*error).into(),

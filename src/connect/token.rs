@@ -76,8 +76,8 @@ fn read(path: &PathBuf) -> io::Result<HeaderValue> {
     Ok(header)
 }
 
-/// Adds the token to each request of `client`. If the server rejects a request with 401 and the file contains another token by then,
-/// the request is repeated once with the new token. So the replacement of a token makes no request fail.
+/// Wraps `client` so that each request contains the token. If the server rejects a request with 401 and the file contains another token
+/// by then, the request is repeated once with the new token. So the replacement of a token makes no request fail.
 pub(super) fn authenticated(client: Client, token: TokenFile) -> Client {
     let (namespace, token) = (client.default_namespace().to_owned(), Arc::new(token));
     let service = service_fn(move |request: Request<Body>| {
@@ -100,7 +100,7 @@ pub(super) fn authenticated(client: Client, token: TokenFile) -> Client {
     Client::new(service, namespace)
 }
 
-/// Returns the request with this value of the header `Authorization`.
+/// Returns the request with `header` as the value of its header `Authorization`.
 fn with(mut request: Request<Body>, header: &HeaderValue) -> Request<Body> {
     request.headers_mut().insert(AUTHORIZATION, header.clone());
     request

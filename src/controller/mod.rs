@@ -65,7 +65,7 @@ pub enum ControllerError {
     /// The admin server or the probes server cannot listen at its address.
     #[error(transparent)]
     Admin(#[from] ListenError),
-    /// The webhook cannot be served.
+    /// The admission webhook cannot be served, for example because its address is in use.
     #[error(transparent)]
     Webhook(#[from] WebhookError),
     /// A handler or one of its drivers cannot be built.
@@ -86,9 +86,9 @@ pub enum ControllerError {
 }
 
 impl Controller {
-    /// Starts the admin server, the webhook and the leader election. The enabled handlers start each time that this process becomes the
-    /// leader. If the API server does not respond, requests are repeated. Fails if a server cannot listen, or the
-    /// webhook cannot be served.
+    /// Starts the admin server, the admission webhook and the leader election. The enabled handlers start each time that this process
+    /// becomes the leader. If the API server does not respond, requests are repeated. Fails if a server cannot listen, or the webhook
+    /// cannot be served.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
@@ -183,7 +183,7 @@ impl Controller {
 struct ControllerContext {
     registry: Arc<Registry>,
     configuration: Configuration,
-    /// The client without a check of the leadership term.
+    /// The client of the Kubernetes API whose writes are not bound to a leadership term.
     client: Client,
     status: watch::Sender<ElectionStatus>,
     state: Arc<ControllerState>,
@@ -262,7 +262,7 @@ pub(crate) fn create_handlers(
     names.iter().map(create).collect()
 }
 
-/// Returns a function that reads the state of the leader election.
+/// Returns a function that reads the current state of the leader election for the lease called `lease`.
 fn leadership_summary(
     lease: &str,
     status: watch::Receiver<ElectionStatus>,

@@ -12,54 +12,54 @@ use tokio::sync::Notify;
 use crate::config::label_selector;
 use crate::lock::lock;
 
-/// The namespaces that match a label selector, updated from the watch of namespaces. An unknown namespace does not match.
+/// The set of namespaces that match a label selector, updated from the watch of namespaces. An unknown namespace does not match.
 #[derive(Debug)]
 pub(super) struct NamespaceScope {
     selector: Selector,
     names: Mutex<NamespaceNames>,
-    /// Notified after an addition to [`NamespaceNames::entered`].
-    entered: Notify,
+    /// Notified when a namespace with skipped objects begins to match the selector.
+    newly_matching: Notify,
 }
 
-/// The names of namespaces by their state.
+/// The names of the namespaces that match the selector, or of which objects were skipped.
 #[derive(Debug, Default)]
 struct NamespaceNames {
     matching: HashSet<String>,
     /// The namespaces that do not match, or are not known, and of which at least one object was skipped.
-    left_out: HashSet<String>,
-    /// The namespaces that have begun to match after objects of them were skipped, until [`NamespaceScope::entered`] returns them.
-    entered: Vec<String>,
+    skipped: HashSet<String>,
+    /// The namespaces that have begun to match after objects of them were skipped, until [`NamespaceScope::newly_matching`] returns them.
+    newly_matching: Vec<String>,
 }
 
 impl NamespaceScope {
     pub(super) fn new(selector: Selector) -> Self {
-        Self { selector, names: Mutex::default(), entered: Notify::new() }
+        Self { selector, names: Mutex::default(), newly_matching: Notify::new() }
     }
 
-    /// Returns `true` if the labels of a namespace match.
+    /// Returns `true` if the labels of a namespace match the selector.
     pub(super) fn matches(&self, namespace: &ObjectMeta) -> bool {
         label_selector::matches(&self.selector, namespace)
     }
 
-    /// Returns `true` if the namespace matches. Otherwise it is recorded as one with skipped objects, and [`entered`](Self::entered)
-    /// returns its name once it matches.
+    /// Returns `true` if the namespace matches. Otherwise it is recorded as one with skipped objects, and
+    /// [`newly_matching`](Self::newly_matching) returns its name once it matches.
     pub(super) fn admits_objects_of(&self, name: &str) -> bool {
         let mut names = lock(&self.names);
         let matches = names.matching.contains(name);
-        if !matches && !names.left_out.contains(name) {
-            names.left_out.insert(name.to_owned());
+        if !matches && !names.skipped.contains(name) {
+            names.skipped.insert(name.to_owned());
         }
         matches
     }
 
     /// Waits until a namespace with skipped objects begins to match. Returns the names of all such namespaces, each once.
-    pub(super) async fn entered(&self) -> Vec<String> {
+    pub(super) async fn newly_matching(&self) -> Vec<String> {
         loop {
-            let entered = std::mem::take(&mut lock(&self.names).entered);
-            if !entered.is_empty() {
-                return entered;
+            let newly_matching = std::mem::take(&mut lock(&self.names).newly_matching);
+            if !newly_matching.is_empty() {
+                return newly_matching;
             }
-            self.entered.notified().await;
+            self.newly_matching.notified().await;
         }
     }
 }
@@ -72,15 +72,15 @@ impl Index<Namespace> for NamespaceScope {
                 let name = namespace.metadata.name.as_deref().unwrap_or_default();
                 if !self.matches(&namespace.metadata) {
                     names.matching.remove(name);
-                } else if names.matching.insert(name.to_owned()) && names.left_out.remove(name) {
-                    names.entered.push(name.to_owned());
-                    self.entered.notify_one();
+                } else if names.matching.insert(name.to_owned()) && names.skipped.remove(name) {
+                    names.newly_matching.push(name.to_owned());
+                    self.newly_matching.notify_one();
                 }
             }
             Event::Deleted(tombstone) => {
                 let name = tombstone.object_ref().name;
                 names.matching.remove(name);
-                names.left_out.remove(name);
+                names.skipped.remove(name);
             }
         }
     }
@@ -107,8 +107,8 @@ mod tests {
     }
 
     async fn has_entered(scope: &NamespaceScope) -> bool {
-        let entered = tokio::time::timeout(Duration::from_secs(1), scope.entered()).await;
-        entered.is_ok_and(|names| names == ["shop"])
+        let newly_matching = tokio::time::timeout(Duration::from_secs(1), scope.newly_matching()).await;
+        newly_matching.is_ok_and(|names| names == ["shop"])
     }
 
     #[tokio::test(start_paused = true)]

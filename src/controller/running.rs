@@ -1,4 +1,4 @@
-//! The handlers that run in the same replicas (of one [`HandlerScope`]): their chains, watches and background tasks.
+//! Runs the handlers of one [`HandlerScope`] (the leader only, or every replica): their chains, watches and background tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::state::RunningHandlers;
 use crate::term::Term;
 use crate::watcher::Watcher;
 
-/// The time limit for sending the last Kubernetes Events at the end.
+/// The time limit for writing the last Kubernetes Events when the handlers stop.
 const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time limit for the sources of the handlers to give up what they hold in Kubernetes, such as Leases, at the end.
+/// The time limit for the sources of the handlers (tasks that send triggers) to give up their Leases and the like when the handlers stop.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The watches, chains and background tasks of the handlers of one scope: those of the leader, in one term, or those of every replica.
@@ -39,8 +39,8 @@ pub(super) struct HandlerTasks<'r> {
 }
 
 impl<'r> HandlerTasks<'r> {
-    /// Creates the enabled handlers of `scope` with their drivers, in the order of the configuration, and starts all that belongs to them.
-    /// They act only during `term`, with `client`.
+    /// Creates the enabled handlers of `scope` with their drivers, in the order of the configuration, and starts their chains, watches and
+    /// background tasks. They act only during `term`, with `client`.
     pub(super) fn start(
         context: &'r ControllerContext,
         scope: HandlerScope,
@@ -116,8 +116,8 @@ impl<'r> HandlerTasks<'r> {
         }
     }
 
-    /// Watches each kind, with the objects that `selection` selects, and runs the sources of the handlers. Starts garbage collection once
-    /// all kinds are listed.
+    /// Watches the kinds that the handlers need, in the order that `selection` requires, and runs the sources of the handlers. Starts
+    /// garbage collection (of external resources whose Kubernetes object is gone) once all kinds are listed.
     fn watch(&mut self, selection: Arc<ObjectSelection>) {
         selection.watch(self.handlers.pipeline.kinds(), &self.handlers.watcher);
         let watcher = Arc::clone(&self.handlers.watcher);
@@ -190,7 +190,7 @@ impl<'r> HandlerTasks<'r> {
     }
 }
 
-/// Starts to write Kubernetes Events, if they are enabled and the server supports them.
+/// Starts the task that writes Kubernetes Events; returns `None` if they are disabled or the API server does not serve them.
 fn record_events(
     context: &ControllerContext,
     cluster: &ClusterInfo,

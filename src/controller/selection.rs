@@ -15,14 +15,14 @@ use crate::config::{KubernetesOptions, label_selector};
 use crate::pipeline::Pipeline;
 use crate::watcher::Watcher;
 
-/// The annotation of an object that is not to be managed; its value is then `false`.
+/// The annotation whose value `false` excludes an object from management by the handlers.
 const MANAGED_ANNOTATION: &str = "staffetta.dev/managed";
 
-/// The prefix of the finalizers of this program.
+/// The prefix of the names of all finalizers that this program sets.
 pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 
-/// Selects the pods, services and namespaces that the handlers may manage, by the configuration and by their annotation. An object with a
-/// finalizer of this program is managed until it is deleted.
+/// The selection of the pods, services and namespaces that the handlers may manage, by the configuration and by their annotation. An object
+/// with a finalizer of this program is managed until it is deleted.
 #[derive(Debug)]
 pub(crate) struct ObjectSelection {
     /// The option `kubernetes.namespaces`. If it is empty, all namespaces are selected.
@@ -82,15 +82,15 @@ impl ObjectSelection {
     pub(super) async fn follow_namespaces(&self, watcher: &Watcher<Pipeline>) {
         let Some(scope) = &self.scope else { return };
         loop {
-            for namespace in scope.entered().await {
+            for namespace in scope.newly_matching().await {
                 info!(namespace, "the labels of the namespace match; its pods and services are listed");
                 watcher.deliver_again(&namespace, is_in_namespace_scope);
             }
         }
     }
 
-    /// Returns whether handlers may get the event. Deletions, triggers, and objects other than pods, services and namespaces are never
-    /// skipped.
+    /// Returns whether handlers may get the event, or the reason why not. Deletions, triggers, and objects other than pods, services and
+    /// namespaces are never skipped.
     pub(crate) fn admits(&self, event: &AnyEvent) -> Interest {
         let Some(object) = event.object().filter(|_| !event.finalizing()) else { return Interest::Taken };
         let meta = object.meta();
@@ -142,7 +142,7 @@ fn has_our_finalizer(meta: &ObjectMeta) -> bool {
     meta.finalizers.iter().flatten().any(|finalizer| finalizer.starts_with(FINALIZER_PREFIX))
 }
 
-/// Returns `true` if the annotation says that the object is not to be managed.
+/// Returns `true` if the annotation [`MANAGED_ANNOTATION`] excludes the object from management.
 fn opts_out(meta: &ObjectMeta) -> bool {
     meta.annotations
         .as_ref()
@@ -284,7 +284,7 @@ mod tests {
             let metadata = json!({ "name": name, "labels": { "team": "net" } });
             let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             scope.apply(&Event::Added(Arc::new(namespace)));
-            assert_eq!(scope.entered().now_or_never().is_some(), entered, "{name}");
+            assert_eq!(scope.newly_matching().now_or_never().is_some(), entered, "{name}");
         }
     }
 
@@ -317,7 +317,7 @@ mod tests {
             let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             let scope = some.scope.as_ref().unwrap();
             scope.apply(&Event::Added(Arc::new(namespace)));
-            assert_eq!(scope.entered().now_or_never().is_some(), entered, "{name}");
+            assert_eq!(scope.newly_matching().now_or_never().is_some(), entered, "{name}");
         }
     }
 

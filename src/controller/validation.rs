@@ -57,7 +57,7 @@ pub(crate) fn check_handlers(
     Ok(())
 }
 
-/// Adds the options of `more`, an object of sections, to a configuration.
+/// Sets the options in `more` (JSON: an object of options for each section) in `configuration`.
 fn add(configuration: &mut Value, more: &Value) {
     for (section, options) in more.as_object().into_iter().flatten() {
         for (name, value) in options.as_object().into_iter().flatten() {

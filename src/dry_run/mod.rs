@@ -80,7 +80,7 @@ struct Planner<'a> {
     configuration: &'a Configuration,
     client: Client,
     log: PlanLog,
-    /// The writes that the server accepted, by object.
+    /// The writes that the server accepted in a dry run, by the UID of the object.
     accepted: AcceptedWrites,
     /// The time limit for one call of a handler.
     limit: Duration,
@@ -202,7 +202,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns `true` if the indexes of the handler are complete.
+    /// Returns `true` if every kind that the indexes of the handler need was listed; otherwise notes that nothing is planned for the
+    /// handler.
     fn is_indexed(&self, handler: &DryRunHandler, uids: &ListedUids) -> bool {
         let missing =
             handler.registration.indexes.iter().filter(|index| !uids.contains_key(&index.kind.type_id));
@@ -251,12 +252,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes that `what` failed, with the error.
+    /// Adds `what`, the description of a failed step, and its error to the parts that could not be planned.
     fn failed(&self, what: &str, error: &HandlerError) {
         self.not_planned(format!("{what}: {}", causes(&**error)));
     }
 
-    /// Notes a part that could not be planned.
+    /// Adds `reason` to the reasons why parts could not be planned, unless it is there already.
     fn not_planned(&self, reason: String) {
         let mut not_planned = lock(&self.not_planned);
         if !not_planned.contains(&reason) {

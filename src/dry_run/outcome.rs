@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::plan::{ObjectPlan, PlannedObject, PlannedStep, StepDetail};
 
-/// The number of characters after which an argument is truncated in the text.
+/// The number of characters after which the value of an argument of a driver call is truncated in the text.
 const MAX_ARGUMENT: usize = 160;
 
 /// The number of characters of the longest new value of a field that the text shows. A longer value, such as that of an annotation,
@@ -32,7 +32,7 @@ pub struct DryRun {
 pub struct Summary {
     /// The number of objects with a step or a failure.
     pub objects: usize,
-    /// The number of steps by action.
+    /// The number of planned steps by action, such as `request a VIF`.
     pub steps: BTreeMap<String, usize>,
     /// The number of failures of a handler with an object.
     pub failures: usize,

@@ -11,7 +11,7 @@ use staffetta_handler::{DryRunPlan, HandlerError, ObjectRef, PlannedCall, causes
 
 use crate::lock::lock;
 
-/// Collects steps and failures by object. Clones share the collection.
+/// A collection of the planned steps and the failures of each object. Clones share the collection.
 #[derive(Clone, Default)]
 pub(super) struct PlanLog(Arc<Mutex<BTreeMap<PlannedObject, ObjectPlan>>>);
 
@@ -38,7 +38,7 @@ pub struct ObjectPlan {
     pub object: PlannedObject,
     /// The steps in the order in which a real run would make them.
     pub steps: Vec<PlannedStep>,
-    /// The last error of each handler that failed.
+    /// The last error of each handler that would fail for the object, by the name of the handler.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<Arc<str>, String>,
 }
@@ -56,7 +56,7 @@ pub struct PlannedStep {
     /// The arguments of a call, or the changed fields of a write, in reading order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<StepDetail>,
-    /// The reason why the server would reject the write; `None` if it accepts it.
+    /// The reason why the server would reject the write; `None` if the server would accept it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// The reason why the server could not check the write in a dry run; `None` if it could.
@@ -82,9 +82,9 @@ pub enum StepDetail {
     Change {
         /// The name of the field, such as `annotation example.com/key` or `status.phase`.
         name: String,
-        /// The current value.
+        /// The current value of the field; `None` if it is absent.
         from: Option<Value>,
-        /// The new value.
+        /// The new value of the field; `None` if the write removes it.
         to: Option<Value>,
     },
 }

@@ -1,5 +1,5 @@
-//! Aggregates occurrences by object, handler and reason, and decides when which Event is written. The module does no I/O and gets the
-//! time as an argument.
+//! Aggregates occurrences by object, handler and reason, and decides when which Kubernetes Event is written. The module does no I/O and
+//! gets the time as an argument.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,11 +28,11 @@ pub(super) struct Limits {
     pub(super) min_write_interval: Duration,
     /// The time after the last occurrence of a series at which the series ends. It is longer than the default of `relay.failed_resync_max`.
     pub(super) memory: Duration,
-    /// The maximum number of series.
+    /// The maximum number of series that are kept.
     pub(super) capacity: usize,
 }
 
-/// The limits that are documented in `docs/events.md`.
+/// The limits of the real program, which `docs/events.md` documents: 50 writes at once, then ten per second.
 pub(super) const LIMITS: Limits = Limits {
     burst: 50,
     write_interval: Duration::from_millis(100),
@@ -90,10 +90,10 @@ pub(super) enum EventOutcome {
     Failed(Option<Duration>),
 }
 
-/// All series, and the time at which each of them is written next.
+/// All series (the occurrences that are counted in one Event), and the time at which each of them is written next.
 pub(super) struct Aggregator {
     limits: Limits,
-    /// The time from which a whole burst of writes is allowed.
+    /// The time from which a whole burst of writes is allowed: the state of a token bucket.
     whole_burst_at: Instant,
     /// The number in the name of the next Event that is created.
     next_number: u64,
@@ -216,8 +216,8 @@ impl Aggregator {
         }
     }
 
-    /// Pauses writes to a namespace after a failure, for the time `hint` or a growing delay. Returns the delay, and `true` if this is
-    /// the first failure.
+    /// Pauses writes to a namespace after a failure, for the time `hint` or a growing delay. Returns the delay, and `true` if the namespace
+    /// was not paused before.
     pub(super) fn pause(
         &mut self,
         namespace: &str,
@@ -242,7 +242,7 @@ impl Aggregator {
         self.queues.iter().map(BTreeMap::len).sum()
     }
 
-    /// Adds a series to the queue. It is written at `due`.
+    /// Adds a series to the queue of its type (`Warning` if `warning` is `true`). Its Event is written at `due` at the earliest.
     fn enqueue(&mut self, key: SeriesKey, due: Instant, warning: bool) {
         self.arrivals += 1;
         self.queues[usize::from(!warning)].insert((due, self.arrivals), key);

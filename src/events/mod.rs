@@ -25,7 +25,7 @@ use writer::EventWriter;
 /// The API version with which Events are created.
 pub(crate) const API_VERSION: &str = "events.k8s.io/v1";
 
-/// Accepts what is to be reported as Kubernetes Events, for the task that writes them. Clones share the task.
+/// The sender of occurrences to the task that writes them as Kubernetes Events. Clones share the task.
 #[derive(Clone)]
 pub(crate) struct Publisher(Arc<dyn Fn(Occurrence) + Send + Sync>);
 
@@ -36,7 +36,7 @@ pub(crate) struct PublisherTask {
 }
 
 /// Starts the task that writes Events, within the limits in `docs/events.md`. `instance` becomes the `reportingInstance` of the Events;
-/// `outcomes` counts them.
+/// `outcomes` counts the writes and the discarded occurrences.
 pub(crate) fn start(
     client: Client,
     instance: String,
@@ -62,7 +62,7 @@ impl Publisher {
         (self.0)(occurrence);
     }
 
-    /// Publishes the Event of a handler.
+    /// Publishes an Event that a handler creates on its own initiative.
     pub(crate) fn record(&self, note: EventNote) {
         let EventNote { handler, regarding, warning, reason, text } = note;
         self.publish(Occurrence::new(regarding, &handler.into(), warning, reason, (&text, "")));

@@ -1,4 +1,4 @@
-//! One occurrence of a failure or of a note of a handler, within the length limits of the Events API.
+//! One occurrence that a Kubernetes Event reports, such as a failure, within the length limits of the Events API.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Occurrence {
     pub(crate) warning: bool,
     /// The reason in one `CamelCase` word of at most 128 bytes.
     pub(crate) reason: &'static str,
-    /// A sentence of at most 1,024 bytes.
+    /// The `note` of the Event: a sentence of at most 1,024 bytes.
     pub(crate) note: String,
     /// The time of the occurrence.
     pub(crate) at: Timestamp,
@@ -46,7 +46,7 @@ impl Occurrence {
         Self { regarding, handler, warning, reason, note: note(text, suffix), at: Timestamp::now() }
     }
 
-    /// Returns the UID of the object, or kind and names if the UID is not known.
+    /// Returns the key of the object for aggregation: its UID, or kind and names if the UID is not known.
     pub(super) fn object(&self) -> Arc<str> {
         let Identity { kind, namespace, name, uid, .. } = &self.regarding;
         if uid.is_empty() { format!("{kind} {namespace:?} {name}").into() } else { uid.as_str().into() }

@@ -32,11 +32,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time for which a namespace that forbids Events (403) is skipped. A delay that a server requests is also limited to this time.
 const LONG_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Writes Events one after the other, and accepts occurrences meanwhile.
+/// The writer of Kubernetes Events: it sends one write after the other, and accepts occurrences meanwhile.
 pub(super) struct EventWriter {
     /// The occurrences that are not written yet, and the Events that exist.
     aggregator: Mutex<Aggregator>,
-    /// Notified after each occurrence.
+    /// Notified after each occurrence, also if it was discarded.
     added: Notify,
     /// The counts of written, discarded and failed Events.
     outcomes: MetricFamily<Counter>,
@@ -86,7 +86,7 @@ impl EventWriter {
         }
     }
 
-    /// Adds one to the count of this outcome.
+    /// Increments the metric of Events for `outcome`: `created`, `updated`, `dropped` (an occurrence), `refused` or `failed`.
     fn count(&self, outcome: &str) {
         self.outcomes.with(&[outcome]).inc();
     }
@@ -127,7 +127,7 @@ impl EventWriter {
     }
 }
 
-/// Sends one write.
+/// Creates the Event of `write`, or updates its note and count, within [`REQUEST_TIMEOUT`]. `instance` is the `reportingInstance`.
 pub(super) async fn send(client: Client, instance: String, write: &EventWrite) -> Result<(), HandlerError> {
     let namespace = write.occurrence.namespace();
     let request = async {
@@ -184,7 +184,7 @@ fn reference(identity: &Identity) -> ObjectReference {
     }
 }
 
-/// Classifies the result of an update or of a creation.
+/// Classifies the result of a write of an Event: an update if `update` is `true`, otherwise a creation.
 pub(super) fn outcome(update: bool, result: &Result<(), HandlerError>) -> EventOutcome {
     let Err(error) = result else { return EventOutcome::Done };
     let source: &(dyn Error + 'static) = &**error;

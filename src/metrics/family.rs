@@ -27,10 +27,10 @@ pub(super) fn histogram() -> Histogram {
     Histogram::new(BUCKETS)
 }
 
-/// The names of labels with their values.
+/// The labels of one series: their names and values.
 type LabelSet = Vec<(&'static str, String)>;
 
-/// All series of one metric that is updated by the code which it measures. Clones share the series.
+/// All series of one metric whose values the measured code updates while it runs. Clones share the series.
 #[derive(Clone)]
 pub(crate) struct MetricFamily<M> {
     description: &'static MetricDescription,
@@ -67,7 +67,7 @@ impl<M: Clone> MetricFamily<M> {
     }
 }
 
-/// One page of metrics: the families, and values that are read from the current state.
+/// The content of one response of `/metrics`: metric families, and values that are read from the current state of the controller.
 #[derive(Default)]
 pub(crate) struct MetricsPage(Registry);
 
@@ -116,7 +116,7 @@ impl MetricsPage {
         }
     }
 
-    /// Adds a metric with one series for each of `samples`, which `set` writes into its series.
+    /// Adds a metric with one series for each of `samples`; `set` writes the value of a sample into its series.
     fn samples<'a, const N: usize, M, V>(
         &mut self,
         description: &'static MetricDescription,

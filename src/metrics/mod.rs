@@ -46,15 +46,15 @@ pub(crate) struct Metrics {
     pub(crate) ec2_requests: Arc<Ec2RequestMetrics>,
     /// The metrics of the commands of the CNI plugin.
     pub(crate) cni_requests: CniRequestMetrics,
-    /// The sources of the metrics of VIF pools.
+    /// The functions that read the metrics of the VIF pools, one for each pool.
     pub(crate) pools: PoolMetrics,
-    /// The sources of the metrics of addresses on the interfaces of nodes.
+    /// The metrics of the addresses on the network interfaces of nodes (handler `prefix_ip`).
     pub(crate) prefixes: PrefixMetrics,
     /// The metrics of the admission webhook.
     pub(crate) webhook: Arc<WebhookMetrics>,
-    /// The sources of the metrics of virtual nodes.
+    /// The metrics of virtual nodes, by handler.
     pub(crate) virtual_nodes: VirtualNodeMetricsRegistry,
-    /// The metrics of the operations on the modules of bases.
+    /// The metrics of the requests to load and unload modules of Koupleless bases.
     pub(crate) module_operations: OperationMetrics,
     process: ProcessMetrics,
     /// The Event objects that this program writes to the API server, by the outcome of the write, and discarded occurrences.
@@ -69,11 +69,12 @@ pub(crate) struct Metrics {
     queue_duration: MetricFamily<Histogram>,
     /// The durations of the invocations of each handler.
     work_duration: MetricFamily<Histogram>,
-    /// The invocations of each handler, for `/debug/state`. `/metrics` contains them as the count of `work_duration`.
+    /// The number of invocations of each handler, for `/debug/state`. `/metrics` contains them as the count of `work_duration`.
     attempts: Family<String, Counter>,
     /// The garbage collections of each handler, by outcome.
     collections: MetricFamily<Counter>,
-    /// The owners that the garbage collections of each handler found to be gone.
+    /// The Kubernetes objects that no longer exist although their external resources remained, as the garbage collections of each handler
+    /// found.
     collection_orphans: MetricFamily<Counter>,
     /// The time of the last successful garbage collection of each handler.
     last_collection: MetricFamily<UnitGauge>,
@@ -141,13 +142,13 @@ impl Metrics {
         (adds.get(), attempts.get())
     }
 
-    /// Counts a failed invocation of `handler`.
+    /// Counts a failed invocation of `handler` by outcome: transient or permanent error, panic or timeout.
     pub(crate) fn count_failure(&self, handler: &str, failure: &dyn Failure) {
         self.failures.with(&[handler, failure_outcome(failure)]).inc();
     }
 
-    /// Counts a garbage collection of `handler`. `orphans` is the number of owners that no longer exist; `None` if the garbage
-    /// collection failed.
+    /// Counts a garbage collection of `handler`. `orphans` is the number of owners of external resources that no longer exist; `None` if
+    /// the garbage collection failed.
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
     pub(crate) fn count_collection(&self, handler: &str, orphans: Option<usize>) {
         let outcome = if orphans.is_some() { "success" } else { "failure" };

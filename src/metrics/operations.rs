@@ -1,4 +1,4 @@
-//! Metrics of the tunnels to bases, and of the requests to load and unload the modules of these bases.
+//! Metrics of the tunnels to Koupleless bases (over HTTP or MQTT), and of the requests to load and unload the modules of these bases.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,11 +14,11 @@ use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of the tunnels of the handler `vnode`, and of its requests to start and stop modules of bases.
+/// The metrics of the tunnels of the handler `vnode`, and of its requests to start (load) and stop (unload) modules of Koupleless bases.
 pub(crate) struct OperationMetrics {
     ended: MetricFamily<Counter>,
     durations: MetricFamily<Histogram>,
-    /// The tunnels, and the operations in progress; nothing before the handler starts.
+    /// The tunnels, and the tracker of the operations in progress; empty before the handler starts.
     current: Mutex<(Tunnels, Option<OperationTracker>)>,
 }
 
@@ -48,14 +48,14 @@ impl OperationMetrics {
         *lock(&self.current) = (tunnels.clone(), Some(tracker.clone()));
     }
 
-    /// Counts an operation that ended.
+    /// Counts a request to load or unload a module that ended, by its outcome, and records its duration.
     pub(crate) fn count(&self, ended: &EndedOperation) {
         let (tunnel, action) = (&*ended.operation.tunnel, action_name(ended.operation.action));
         self.ended.with(&[tunnel, action, ended.outcome.name()]).inc();
         self.durations.with(&[tunnel, action]).observe(ended.took.as_secs_f64());
     }
 
-    /// Adds the metrics of operations to `page`.
+    /// Adds the metrics of the tunnels and of the requests to load and unload modules to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.ended);
         page.family(&self.durations);

@@ -8,11 +8,11 @@ use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of all VIF pools.
+/// The metrics of all VIF pools, which the pools return on request.
 #[derive(Default)]
 pub(crate) struct PoolMetrics(Mutex<Vec<PoolSource>>);
 
-/// The metrics of one VIF pool.
+/// The metrics of one VIF pool: a function that reads them from the pool, and the counts of earlier pools.
 struct PoolSource {
     name: &'static str,
     /// The counts of earlier pools of the same name, from former leadership terms of this process.

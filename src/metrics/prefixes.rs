@@ -9,17 +9,17 @@ use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// The metrics of the handler `prefix_ip`. They are 0 while this process does not lead.
+/// The metrics of the handler `prefix_ip`, read from its state. They are 0 while this process does not lead.
 #[derive(Default)]
 pub(crate) struct PrefixMetrics(Mutex<(Weak<NodeTable>, Weak<WatchedCluster>)>);
 
 impl PrefixMetrics {
-    /// Reads the metrics from this table of nodes and this cluster from now on, as long as they exist.
+    /// Sets the table of nodes and the cluster from which the metrics are read from now on. Only weak references are kept.
     pub(crate) fn read(&self, table: &Arc<NodeTable>, cluster: &Arc<WatchedCluster>) {
         *lock(&self.0) = (Arc::downgrade(table), Arc::downgrade(cluster));
     }
 
-    /// Adds the metrics of addresses to `page`.
+    /// Adds the metrics of the addresses on the network interfaces of nodes to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         let (table, cluster) = lock(&self.0).clone();
         let waiting = cluster.upgrade().map_or(0, |cluster| cluster.waiting.count());

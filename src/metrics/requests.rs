@@ -26,7 +26,7 @@ const SERVICES: [&str; 3] = ["identity", "network", "load-balancer"];
 /// The methods of requests to OpenStack.
 const CLOUD_METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 
-/// Counts the requests to one API server by method and status code, and measures their durations.
+/// The counts of the requests to one API server by method and status code, and their durations.
 pub(crate) struct ApiRequestMetrics {
     host: String,
     pub(super) requests: MetricFamily<Counter>,
@@ -54,7 +54,7 @@ impl ApiRequestMetrics {
     }
 }
 
-/// Counts the requests to OpenStack by service, method and outcome, and measures their durations.
+/// The counts of the requests to OpenStack by service, method and outcome, and their durations.
 pub(crate) struct CloudRequestMetrics {
     pub(super) requests: MetricFamily<Counter>,
     pub(super) durations: MetricFamily<Histogram>,
@@ -80,7 +80,7 @@ const EC2_ACTIONS: [&str; 6] = [
     "UnassignPrivateIpAddresses",
 ];
 
-/// Counts the requests to EC2 by action and outcome.
+/// The counts of the requests to EC2 by action and outcome.
 pub(crate) struct Ec2RequestMetrics(pub(super) MetricFamily<Counter>);
 
 impl Default for Ec2RequestMetrics {
@@ -109,11 +109,11 @@ impl RequestObserver for CloudRequestMetrics {
 /// The commands of the CNI plugin that the daemon on a node executes.
 const CNI_COMMANDS: [&str; 4] = ["add", "del", "check", "gc"];
 
-/// The results of a command: success, and the kinds of errors.
+/// The values of the label `error` of a command of the CNI plugin: `none` for success, or the kind of the error.
 const CNI_ERRORS: [&str; 6] =
     ["none", "unknown_container", "bad_request", "try_again_later", "unavailable", "failed"];
 
-/// Counts the commands of the CNI plugin by result, and measures their durations. Only the daemon on a node has any series.
+/// The durations of the commands of the CNI plugin, by command and error. Only the daemon on a node has any series.
 pub(crate) struct CniRequestMetrics(pub(super) MetricFamily<Histogram>);
 
 impl Default for CniRequestMetrics {
@@ -123,12 +123,12 @@ impl Default for CniRequestMetrics {
 }
 
 impl CniRequestMetrics {
-    /// Creates all series, with the value 0.
+    /// Creates the series of all commands and errors with the value 0, at the start of the daemon on a node.
     pub(crate) fn start(&self) {
         self.0.create(&[&CNI_COMMANDS, &CNI_ERRORS]);
     }
 
-    /// Counts a command with its result and its duration.
+    /// Records the duration of a command of the CNI plugin; `error` is `none` if it succeeded.
     pub(crate) fn ended(&self, command: &'static str, error: &'static str, time: Duration) {
         self.0.with(&[command, error]).observe(time.as_secs_f64());
     }

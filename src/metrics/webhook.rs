@@ -12,7 +12,7 @@ use super::names;
 /// large.
 const OUTCOMES: [&str; 3] = ["patched", "unchanged", "rejected"];
 
-/// The requests to the webhook, and the expiry of its certificate.
+/// The metrics of the admission webhook: the durations of requests to it, and the expiry of its certificate.
 pub(crate) struct WebhookMetrics {
     durations: MetricFamily<Histogram>,
     /// The time at which the certificate expires, in seconds since 1970; 0 without a certificate.
@@ -28,7 +28,7 @@ impl Default for WebhookMetrics {
 }
 
 impl WebhookMetrics {
-    /// Counts a request with its outcome and its duration.
+    /// Records the duration of a request to the webhook; `outcome` is one of [`OUTCOMES`].
     pub(crate) fn ended(&self, outcome: &str, time: Duration) {
         self.durations.with(&[outcome]).observe(time.as_secs_f64());
     }

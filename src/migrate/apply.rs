@@ -12,8 +12,8 @@ use super::plan::{MigrationStep, PlannedTakeover};
 use super::{MigrateError, show};
 use crate::cleanup::ObjectResult;
 
-/// The delays between retries of a step in the cloud. Transient failures are retried for two minutes, because a load balancer that is
-/// being changed accepts no ownership mark. A write to the API server is repeated only after a conflict.
+/// The back-off of a migration step in the cloud. Transient failures are retried for two minutes, because a load balancer that is being
+/// changed accepts no ownership mark. A write to the API server is repeated only after a conflict.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(10),
@@ -49,7 +49,7 @@ async fn apply_object(client: &Client, cloud: &dyn AdoptionDriver, planned: Plan
     planned.finish("done".to_owned(), true)
 }
 
-/// Executes one step, and repeats it while the driver reports a transient failure.
+/// Executes one step. One in the cloud is retried with back-off while the driver reports a transient failure.
 pub(super) async fn execute(
     client: &Client,
     cloud: &dyn AdoptionDriver,

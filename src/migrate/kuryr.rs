@@ -37,13 +37,13 @@ pub(super) struct KuryrObjects {
 pub(super) struct KuryrKind(pub(super) &'static str, &'static str);
 
 impl KuryrKind {
-    /// The ports of a pod.
+    /// The kind `KuryrPort`, which records the ports of a pod.
     pub(super) const PORT: Self = Self("KuryrPort", "kuryrports");
-    /// The load balancer of a service.
+    /// The kind `KuryrLoadBalancer`, which records the load balancer of a service.
     pub(super) const LOAD_BALANCER: Self = Self("KuryrLoadBalancer", "kuryrloadbalancers");
-    /// The network of a namespace.
+    /// The kind `KuryrNetwork`, which records the network of a namespace.
     pub(super) const NETWORK: Self = Self("KuryrNetwork", "kuryrnetworks");
-    /// The security group of a network policy.
+    /// The kind `KuryrNetworkPolicy`, which records the security group of a network policy.
     pub(super) const NETWORK_POLICY: Self = Self("KuryrNetworkPolicy", "kuryrnetworkpolicies");
 
     /// Returns the names under which the API server serves the kind.
@@ -86,7 +86,7 @@ pub(super) fn owner_uid(object: &DynamicObject) -> Option<&str> {
     object.metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).next()
 }
 
-/// Returns a text in the object, such as `text(&port.data, "/spec/podUid")`; `None` if it is missing or empty.
+/// Returns the string at a JSON pointer in `data`, such as `text(&port.data, "/spec/podUid")`; `None` if it is missing or empty.
 pub(super) fn text<'a>(data: &'a Value, pointer: &str) -> Option<&'a str> {
     data.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
 }

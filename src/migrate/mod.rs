@@ -113,7 +113,7 @@ async fn read(
     Ok((cloud, state))
 }
 
-/// Converts a planned object to the result that describes its plan.
+/// Converts a planned object to a result that describes its steps, or the reason why there are none, for a run without `--apply`.
 fn show(planned: PlannedTakeover) -> ObjectResult {
     let result = match &planned.steps {
         Ok(steps) => steps.iter().map(plan::MigrationStep::describe).collect::<Vec<_>>().join(", "),

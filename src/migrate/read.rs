@@ -34,8 +34,8 @@ pub(super) struct ClusterState {
     pub(super) pods: Vec<Pod>,
     /// The services of the cluster.
     pub(super) services: Vec<Service>,
-    /// The specs of the load balancers of the services that Kuryr manages, as the drivers of the configuration choose them, or the error of
-    /// a driver. `None` for a service that gets no load balancer.
+    /// The load balancer spec that the configured drivers choose for each service that Kuryr manages, or the error of a driver. `None` for
+    /// a service that gets no load balancer.
     pub(super) specs: BTreeMap<ObjectKey, Result<Option<LbaasServiceSpec>, String>>,
     /// The states of load balancers in annotations of `Endpoints`, where the first releases of Kuryr wrote them.
     pub(super) states_on_endpoints: BTreeMap<ObjectKey, String>,
@@ -49,13 +49,13 @@ pub(super) struct ClusterState {
     pub(super) node_ips: BTreeSet<IpAddr>,
     /// The custom resources of Kuryr.
     pub(super) kuryr: KuryrObjects,
-    /// The ports of pods in the projects of the configuration.
+    /// The Neutron ports of pods in the projects of the configuration.
     pub(super) ports: Vec<ExistingPort>,
-    /// The load balancers in the projects of the configuration.
+    /// The load balancers in the projects of the configuration; empty if Kuryr has none to take over.
     pub(super) load_balancers: Vec<ExistingLoadBalancer>,
-    /// The public addresses in the projects of the configuration.
+    /// The floating IPs in the projects of the configuration; empty if Kuryr has no load balancers to take over.
     pub(super) public_ips: Vec<ExistingPublicIp>,
-    /// The networks in the projects of the configuration.
+    /// The networks in the projects of the configuration; empty if there are neither `KuryrNetwork`s nor subports of trunks.
     pub(super) networks: Vec<ExistingNetwork>,
     /// The names of the enabled handlers.
     pub(super) handlers: BTreeSet<String>,
@@ -145,7 +145,7 @@ where
     list(ListParams::default(), async |page| api.list(page).await).await.map_err(MigrateError::api)
 }
 
-/// Reads the states of load balancers that are annotations of `Endpoints`, by namespace and name.
+/// Reads the load balancer states in annotations of `Endpoints`, by the namespace and name of the `Endpoints`.
 async fn states_on_endpoints(client: &Client) -> Result<BTreeMap<ObjectKey, String>, MigrateError> {
     let endpoints: Vec<Endpoints> = all(client).await?;
     let state =
@@ -169,7 +169,7 @@ fn vif_drivers(setup: &Setup, configuration: &Configuration) -> Result<BTreeSet<
     Ok(drivers)
 }
 
-/// Returns the spec of the load balancer of each of these services, as the drivers choose it, or the error of a driver. `None` for
+/// Returns the load balancer spec that the configured drivers choose for each of `services`, or the error of a driver. `None` for
 /// a service that gets no load balancer.
 async fn specs(
     setup: &Setup,

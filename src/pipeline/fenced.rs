@@ -7,8 +7,8 @@ use tracing::{Instrument, info_span};
 
 use crate::term::Term;
 
-/// Runs an invocation only while the leadership term is active. The deadline of the term is checked before each poll, so that a handler
-/// that was stopped between two calls of a driver makes no further call.
+/// A wrapper that runs an invocation of the handler only while the leadership term is active (fencing). The deadline of the term is checked
+/// before each poll, so that a handler that was stopped between two calls of a driver makes no further call.
 ///
 /// If the term ends during an invocation, that is not a failure of the handler: it is neither reported nor retried. The invocation
 /// stays pending until the queues are shut down, which follows the end of the term.

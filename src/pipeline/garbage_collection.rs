@@ -21,7 +21,7 @@ use crate::watcher::Watcher;
 /// The time between two updates of the progress of reading the ownership marks.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The number of missing owners whose resources are always released, even if they are more than half of all owners.
+/// The number of missing owners up to which their resources are always released, even if they are more than half of all owners.
 const ALWAYS_RELEASED: usize = 20;
 
 /// Reads the ownership marks of a handler, and repeats that until it succeeds. The handler gets its first event after that. There is
@@ -52,7 +52,8 @@ pub(crate) async fn recover(handler: &HandlerChain, progress: impl Fn(String)) {
     handler.met(None);
 }
 
-/// Collects garbage once the handler gets events, and then after each `relay.sweep_interval`, for ever.
+/// Queues deletions for the owners of external resources that no longer exist: once the handler gets events, and then after each
+/// `relay.sweep_interval`, for ever.
 pub(crate) async fn collect_periodically(
     handler: &HandlerChain,
     watcher: &Watcher<Pipeline>,
@@ -74,8 +75,7 @@ pub(crate) async fn collect_periodically(
     }
 }
 
-/// A garbage collection would release most of what exists, which `relay.allow_mass_release` forbids by
-/// default.
+/// The error that a garbage collection would release the resources of most owners, which `relay.allow_mass_release` forbids by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{missing} of {owners} owners of external resources do not exist, so nothing is released: is this the right cluster, with all its \

@@ -18,7 +18,7 @@ use crate::config::RelayOptions;
 use crate::term::Term;
 use crate::traces::{self, Traced};
 
-/// The maximum number of unhandled objects that the log names at the end.
+/// The maximum number of unhandled objects that the log names when the handlers are stopped.
 const MAX_LOGGED: usize = 10;
 
 /// The reason why a handler gets no events while its garbage collector has not read the ownership marks.
@@ -27,7 +27,7 @@ pub(crate) const MARKS_UNREAD: &str = "the ownership marks are not read yet";
 /// The chain of one handler, from the outermost to the innermost wrapper.
 pub type Chain = Async<AnyEvent, LogExceptions<Traced<Links>, AnyEvent>>;
 
-/// The wrappers of a chain inside of [`Traced`].
+/// The type of the part of a chain inside of [`Traced`]: the inner wrappers and the handler.
 type Links = Retry<Limit<Timeout<Fenced<Recorded<Arc<Registration>>>>, AnyEvent>, AnyEvent>;
 
 /// One enabled handler with its chain of wrappers.
@@ -82,7 +82,8 @@ impl HandlerChain {
         unmet
     }
 
-    /// Logs the objects that were not handled at the end, which the next leader will handle: their number, and the names of some.
+    /// Logs the objects that were not handled when the handlers were stopped, which the next leader will handle: their number, and up to
+    /// [`MAX_LOGGED`] names.
     pub(super) fn log_unhandled(&self) {
         let name = |entry: QueueEntry<AnyEvent>| {
             let object_ref = entry.event.object_ref();

@@ -43,8 +43,8 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the given order. An event passes through `Dispatcher`, and then for each handler through
-/// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`. The handlers run only during `term`. Failures and
-/// measurements go to `reports`.
+/// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`. The handlers run only during `term`. Failures and the
+/// metrics of the queues go to `reports`.
 pub fn build(
     handlers: Vec<(String, Registration)>,
     options: &RelayOptions,
@@ -115,8 +115,8 @@ impl Pipeline {
         }
     }
 
-    /// Ends all retries, and waits up to `grace` for running and queued events. Returns `true` if all of them ended, with or without
-    /// success. Logs the objects that were not handled.
+    /// Ends all retries, and waits up to `grace` until all running and queued events have ended. Returns `true` if they have, with or
+    /// without success. Logs the objects that were not handled.
     pub async fn drain(&self, grace: Duration) -> bool {
         let drain = async |handler: &HandlerChain| {
             let drained = handler.chain.drain(grace).await;

@@ -16,7 +16,7 @@ const MAX_KEPT: usize = 1000;
 /// last requests of an object stay attached to its queue entry until it is handled successfully.
 pub struct Recorded<H> {
     inner: H,
-    /// Limits the number of objects whose requests are kept to [`MAX_KEPT`].
+    /// The permits that limit the number of objects whose requests are kept to [`MAX_KEPT`].
     permits: Arc<Semaphore>,
     on_handled: Option<OnHandled>,
 }
@@ -51,10 +51,10 @@ impl<H: EventHandler<AnyEvent>> EventHandler<AnyEvent> for Recorded<H> {
     }
 }
 
-/// An attempt that keeps its requests when it is dropped, also after a panic and when its time is up.
+/// A guard for one attempt to handle an event. When dropped, also after a panic or a timeout, it keeps the requests of the attempt.
 struct Attempt<'a> {
     log: &'a Arc<RequestLog>,
-    /// The permits to keep requests; `None` if they are kept already or not to be kept.
+    /// The permits to keep requests; `None` if the requests are kept already, or the attempt succeeded.
     permits: Option<&'a Arc<Semaphore>>,
     context: &'a Context<'a>,
 }

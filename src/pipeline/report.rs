@@ -34,7 +34,7 @@ pub(crate) const HANDLED: &str = "Handled";
 /// The reason of the Kubernetes Event on an object that cannot be decoded.
 pub(crate) const UNDECODABLE: &str = "ObjectUndecodable";
 
-/// Reports what happens to objects in all handlers: in the log, as metrics and as Kubernetes Events. Clones share the metrics.
+/// A reporter of what happens to objects in all handlers: in the log, as metrics and as Kubernetes Events. Clones share the metrics.
 #[derive(Clone)]
 pub struct HandlerReports {
     publisher: Publisher,
@@ -56,8 +56,8 @@ impl HandlerReports {
         Self { publisher, success, metrics: Arc::clone(metrics) }
     }
 
-    /// Returns the report of all failures of `handler`, including transient ones. It has failed objects handled again with the delays
-    /// of `resync`.
+    /// Returns the [`Report`] that gets all failures of `handler`, including transient ones. It requeues objects that failed, with the
+    /// back-off `resync`.
     pub(super) fn failures(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
         let (publisher, metrics) = (self.publisher.clone(), Arc::clone(&self.metrics));
         Arc::new(FailureReport { handler: handler.into(), resync, publisher, metrics })
@@ -97,7 +97,7 @@ impl HandlerReports {
     }
 }
 
-/// The [`Report`] of one handler.
+/// The [`Report`] of one handler: logs, counts and publishes its failures, and requeues the objects that failed.
 struct FailureReport {
     handler: Arc<str>,
     /// The delays after which a failed object is handled again.
@@ -165,7 +165,8 @@ impl Report<AnyEvent> for FailureReport {
 }
 
 impl FailureReport {
-    /// Publishes an Event of type `Warning`.
+    /// Publishes a Kubernetes Event of type `Warning` with the reason of `error`. `note` is the text, and a suffix that is kept if the text
+    /// is too long.
     fn warn(&self, event: &AnyEvent, error: &HandlerError, note: (&str, &str)) {
         let regarding = affected(event, error);
         self.publisher.publish(Occurrence::new(regarding, &self.handler, true, error.reason(), note));
@@ -183,12 +184,12 @@ fn time_limit(error: &HandlerError) -> Duration {
     error.downcast_ref::<TimedOut>().map_or(Duration::ZERO, |timed_out| timed_out.limit)
 }
 
-/// Returns the object on which the Event is created: the object that the error names, otherwise that of the event.
+/// Returns the object on which the Kubernetes Event is created: the object that the error names, otherwise that of the watch event.
 fn affected(event: &AnyEvent, error: &HandlerError) -> Identity {
     error.concerns().cloned().unwrap_or_else(|| event.identity())
 }
 
-/// Formats a duration in one unit: `90 ms`, `5 s`, `15 min`.
+/// A duration that is displayed in one unit: `90 ms`, `5 s`, `15 min`.
 struct Rounded(Duration);
 
 impl fmt::Display for Rounded {

@@ -7,8 +7,8 @@ use staffetta_driver::LoggedRequest;
 
 use crate::lock::lock;
 
-/// The background work of handlers that fails, such as changes of the interfaces of nodes. Each handler registers a function that returns
-/// its failed requests. Clones share the functions.
+/// A registry of the background work of handlers, such as changes of the network interfaces of nodes. For each handler, it holds a function
+/// that returns the last requests of work that fails. Clones share the registry.
 #[derive(Clone, Default)]
 pub(crate) struct BackgroundWork(Arc<Mutex<BTreeMap<&'static str, WorkOfHandler>>>);
 

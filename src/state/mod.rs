@@ -50,7 +50,7 @@ pub(crate) struct ControllerState {
     pub(crate) health: Arc<Health>,
     /// All metrics that are updated by the code which they measure.
     pub(crate) metrics: Arc<Metrics>,
-    /// The background work of all handlers that fails.
+    /// The registry of the background work of all handlers, which returns the requests of work that fails.
     pub(crate) background: BackgroundWork,
 }
 
@@ -98,12 +98,12 @@ impl ControllerState {
         shared.then(|| self.identity.clone())
     }
 
-    /// Records handlers that run from now on.
+    /// Records handlers that run from now on, in place of earlier ones of the same scope.
     pub(crate) fn set_running(&self, running: &Arc<RunningHandlers>) {
         lock(&self.running)[running.scope as usize] = Arc::downgrade(running);
     }
 
-    /// Returns the handlers that run.
+    /// Returns the handlers that run now: at most one value for each [`HandlerScope`].
     fn running(&self) -> Vec<Arc<RunningHandlers>> {
         lock(&self.running).iter().filter_map(Weak::upgrade).collect()
     }
@@ -232,7 +232,7 @@ impl ControllerState {
         (selected.into_iter().map(summary).collect(), omitted)
     }
 
-    /// Returns the work in the background that fails for the object whose kind and name `query` contains.
+    /// Returns the failing background work of the handlers for the object whose kind and name `query` contains.
     fn background(&self, query: &Query, now: Now) -> Vec<BackgroundSummary> {
         let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return Vec::new() };
         let failing = self.background.failing(kind, name).into_iter();
@@ -240,7 +240,7 @@ impl ControllerState {
         selected.map(|(handler, requests)| BackgroundSummary::new(handler, requests, now)).collect()
     }
 
-    /// Returns the checks of the handlers that run.
+    /// Returns the checks of the handlers that run and of their drivers, one value for each scope.
     pub(crate) fn diagnostics(&self) -> Vec<Arc<Diagnostics>> {
         self.running().iter().map(|running| Arc::clone(&running.diagnostics)).collect()
     }

@@ -13,7 +13,7 @@ pub(crate) const MAX_LIMIT: usize = 10_000;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Query {
-    /// The name of the object.
+    /// The name of the objects to select; `None` selects any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     /// The namespace of the object; empty for cluster-scoped objects.
@@ -81,7 +81,7 @@ impl From<Phase> for PhaseName {
 }
 
 impl Query {
-    /// Returns the maximum number of objects in the response.
+    /// Returns the maximum number of objects in the response: that of the query, otherwise [`DEFAULT_LIMIT`].
     pub(crate) fn limit(&self) -> usize {
         self.limit.unwrap_or(DEFAULT_LIMIT)
     }

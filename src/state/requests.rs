@@ -1,4 +1,4 @@
-//! The requests of failing work in the state of the controller.
+//! The requests that handlers sent for objects that fail, as `/debug/state` shows them.
 
 use serde::{Deserialize, Serialize};
 use staffetta_driver::LoggedRequest;
@@ -18,7 +18,7 @@ pub(crate) struct RequestSummary {
     /// `true` if there was a response.
     #[serde(default)]
     pub(crate) answered: bool,
-    /// The id by which the external system logs the request.
+    /// The request id under which the external system logs the request; absent if it is not known.
     pub(crate) request_id: Option<String>,
     /// The time at which the request was sent.
     pub(crate) sent: String,
@@ -45,7 +45,7 @@ impl RequestSummary {
     }
 }
 
-/// The failed requests of a handler's background work for one object.
+/// The last requests of a handler's background work for one object, shown because that work fails.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BackgroundSummary {

@@ -32,7 +32,7 @@ pub(crate) struct StateSnapshot {
     pub(crate) uptime_seconds: f64,
     /// `true` if all conditions of readiness are met.
     pub(crate) ready: bool,
-    /// The conditions of readiness that are not met.
+    /// The conditions of readiness that are not met, with the reasons.
     pub(crate) waits: Vec<Condition>,
     /// The watch of each kind, ordered by the name of the kind.
     pub(crate) watches: Vec<WatchSummary>,
@@ -102,7 +102,7 @@ impl StateSnapshot {
         self.unread = self.unread.take().or(other.unread.map(|error| format!("{identity}: {error}")));
     }
 
-    /// Records that the state of `replicas` is missing because of `reason`, so that the snapshot is not ready.
+    /// Adds an unmet condition, because the state of other replicas is missing: `replicas` names them, `reason` says why.
     pub(crate) fn lacks(&mut self, replicas: String, reason: String) {
         self.ready = false;
         self.waits.push(Condition { name: replicas, reason: Some(reason) });
@@ -161,9 +161,9 @@ pub(crate) struct WatchSummary {
     pub(crate) kind: String,
     /// `true` once all objects of the kind were delivered.
     pub(crate) listed: bool,
-    /// The number of objects that exist.
+    /// The number of objects of the kind that exist, as far as the watch has reported.
     pub(crate) objects: usize,
-    /// The number of objects that cannot be decoded.
+    /// The number of objects of the kind that exist and cannot be decoded, so that no handler gets them.
     pub(crate) undecodable: usize,
     /// The number of `Added` events that were delivered since the watch began.
     pub(crate) added: u64,
@@ -179,7 +179,7 @@ pub(crate) struct WatchSummary {
     pub(crate) said: Option<String>,
     /// The seconds since the time in `said`.
     pub(crate) silent_seconds: Option<f64>,
-    /// The seconds since the watch began, in which its events were delivered.
+    /// The seconds since the watch began: the time in which the counted events were delivered.
     #[serde(default)]
     pub(crate) seconds: f64,
     /// The last error, until the watch works again.
@@ -235,7 +235,7 @@ pub(crate) struct HandlerSummary {
     /// The number of events that were queued since the process started.
     #[serde(default)]
     pub(crate) added: u64,
-    /// The number of attempts since the process started.
+    /// The number of attempts to handle an event since the process started.
     #[serde(default)]
     pub(crate) attempts: u64,
     /// The decision of the handler about the object of the query; only if the query asks to explain the object.
@@ -379,9 +379,9 @@ impl ObjectSummary {
 pub(crate) struct ErrorSummary {
     /// The error with its causes.
     pub(crate) error: String,
-    /// The reason of the error in one `CamelCase` word.
+    /// The reason of the error in one `CamelCase` word, such as `QuotaExceeded`.
     pub(crate) reason: String,
-    /// The number of failed attempts.
+    /// The number of failed attempts since the object was last handled successfully.
     pub(crate) attempts: u32,
     /// The time of the first failed attempt since the object was last handled successfully.
     pub(crate) since: String,

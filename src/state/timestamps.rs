@@ -11,19 +11,19 @@ pub(super) struct Now {
 }
 
 impl Now {
-    /// Reads both clocks.
+    /// Reads the runtime's clock and the wall clock.
     pub(super) fn read() -> Self {
         Self { instant: Instant::now(), timestamp: Timestamp::now() }
     }
 
     /// Returns the seconds since `instant`; 0 if it is in the future.
     pub(super) fn seconds_since(self, instant: Instant) -> f64 {
-        milliseconds(self.instant.saturating_duration_since(instant))
+        rounded_seconds(self.instant.saturating_duration_since(instant))
     }
 
     /// Returns the seconds until `instant`; 0 if it is in the past.
     pub(super) fn seconds_until(self, instant: Instant) -> f64 {
-        milliseconds(instant.saturating_duration_since(self.instant))
+        rounded_seconds(instant.saturating_duration_since(self.instant))
     }
 
     /// Formats `instant` as a timestamp in UTC with milliseconds (RFC 3339).
@@ -37,7 +37,7 @@ impl Now {
 }
 
 /// Converts a duration to seconds, rounded to milliseconds.
-fn milliseconds(time: std::time::Duration) -> f64 {
+fn rounded_seconds(time: std::time::Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
 

@@ -1,4 +1,4 @@
-//! Sends spans to the collector.
+//! Sends spans to the OpenTelemetry collector.
 
 use std::time::Duration;
 

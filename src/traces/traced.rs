@@ -17,7 +17,7 @@ pub(super) const HANDLE: &str = "handle";
 /// The name of the span of the time in the queue.
 const QUEUE: &str = "queue";
 
-/// Makes a trace of the handling of each event, if there is a tracer.
+/// A wrapper that records an OpenTelemetry trace of the handling of each sampled event, if there is a tracer.
 pub struct Traced<H> {
     inner: H,
     handler: String,

@@ -1,8 +1,8 @@
 //! `staffetta uninstall`: takes the controller's finalizers off its objects, and lists what stays in external systems.
 //!
 //! Without a controller, an object with a finalizer of ours is never deleted. Pods keep their network: nothing is released outside. The
-//! controller must have stopped, because it would add the finalizers and the virtual nodes again; its Leases say so or, without a leader
-//! election, the pods of its Deployment.
+//! controller must have stopped, because it would add the finalizers and the virtual nodes again. Its Leases show whether it runs or,
+//! without a leader election, the pods of its Deployment do.
 
 mod objects;
 mod stop;
@@ -26,7 +26,7 @@ use crate::controller::{FINALIZER_PREFIX, create_handlers};
 use objects::{delete_nodes, remove_finalizers};
 use stop::stop;
 
-/// The time limit of the lists of external systems.
+/// The time limit for listing the resources that stay in external systems.
 const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The options of `staffetta uninstall`.
@@ -46,13 +46,13 @@ pub struct UninstallOptions {
 /// The result of `staffetta uninstall`.
 #[derive(Debug, Serialize)]
 pub struct Uninstalled {
-    /// The objects with a finalizer of ours, and the virtual nodes.
+    /// The objects with a finalizer of ours, and the virtual nodes, each with what was or would be removed.
     pub objects: Vec<ObjectResult>,
-    /// The owners of resources that stay in external systems.
+    /// The Kubernetes objects whose external resources remain.
     pub outside: Vec<Leftover>,
     /// The number of VIFs that the pool keeps ready. They stay in the external system, too.
     pub pooled: usize,
-    /// The handlers whose external resources could not be listed, with the reason.
+    /// The reasons why external resources could not be listed.
     pub unknown: Vec<String>,
 }
 
@@ -83,8 +83,8 @@ pub enum UninstallError {
 }
 
 /// Removes our finalizers and the virtual nodes of this installation if `options.apply` is set, otherwise lists them. Those of handlers
-/// that are not enabled are included, because these handlers may have been enabled before. In both cases, lists the owners of the resources
-/// that stay in external systems.
+/// that are not enabled are included, because these handlers may have been enabled before. In both cases, lists the objects whose external
+/// resources remain.
 ///
 /// # Errors
 ///
@@ -121,13 +121,13 @@ pub async fn uninstall(
     Ok(Uninstalled { objects, outside: owners, pooled, unknown })
 }
 
-/// Returns `true` if a finalizer is one of this program.
+/// Returns `true` if `finalizer` is one that a handler of this program adds to objects.
 fn is_ours(finalizer: &str) -> bool {
     finalizer.starts_with(FINALIZER_PREFIX) || finalizer == app_hosting::FINALIZER
 }
 
-/// Adds the owners of external resources of this cluster to `result`, as the ownership marks name them. If a handler cannot list them,
-/// the reason is added to `result` instead, and `uninstall` does not fail.
+/// Adds the objects that own external resources of this cluster, as the ownership marks name them, to `result`. If a handler cannot list
+/// them, the reason is added to `result` instead, and `uninstall` does not fail.
 async fn list_outside(
     registry: Registry,
     configuration: &Configuration,

@@ -1,4 +1,4 @@
-//! Stops the controller.
+//! Ensures that the controller has stopped: scales its Deployment to 0 with `--stop`, and checks the Leases or pods of its replicas.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(super) async fn stop(
         // Without an election, no Lease shows if a replica still runs.
         let deployment = options.stop.as_ref().filter(|_| !election.enabled);
         if let Some(name) = deployment
-            && has_pods(client, namespace, name).await?
+            && has_pods_after_scale_down(client, namespace, name).await?
         {
             if late {
                 let text = format!(
@@ -103,7 +103,11 @@ async fn scale_down(client: &Client, namespace: &str, name: &str) -> Result<Scal
 
 /// Scales a Deployment to zero, and returns `true` if it still has a pod that has not ended. A pod that is being deleted is no replica any
 /// more, but may still run.
-async fn has_pods(client: &Client, namespace: &str, name: &str) -> Result<bool, UninstallError> {
+async fn has_pods_after_scale_down(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<bool, UninstallError> {
     let ScaleStatus { replicas, selector } = scale_down(client, namespace, name).await?;
     let alive = "status.phase!=Succeeded,status.phase!=Failed";
     let alive = ListParams::default().labels(&selector.unwrap_or_default()).fields(alive).limit(1);

@@ -38,13 +38,13 @@ struct Activity {
     last: Instant,
     /// The resourceVersion from which the watch was last requested; 0 if it is not known.
     resumed_from: u64,
-    /// The time of the last watch request.
+    /// The time of the last watch request; `None` before the first one.
     last_request: Option<Instant>,
-    /// The time at which the task began to process the current item.
+    /// The time at which the task began to process the current item; `None` if it processes none.
     busy_since: Option<Instant>,
 }
 
-/// The server, or a proxy in front of it, ended a watch as soon as it had begun, without an error.
+/// The error that the server, or a proxy in front of it, ended a watch as soon as it had begun.
 #[derive(Debug, thiserror::Error)]
 #[error("the watch ended at once, without an event or an error")]
 struct EndedAtOnce;
@@ -132,7 +132,7 @@ pub(super) struct QuietWatch {
     pub(super) attempts: u32,
     /// The time at which the server last accepted the watch or sent something in it.
     pub(super) last_activity: Instant,
-    /// The time since which the watch itself is requested: that of the last retry, or the end of the list that followed.
+    /// The time from which on the server is expected to accept the watch: the end of the last list or of the last back-off delay.
     pub(super) requested: Instant,
 }
 
@@ -151,7 +151,7 @@ pub(super) enum QuietAction {
 }
 
 impl QuietWatch {
-    /// Returns the time without an item after which [`action`](Self::action) is called. A watch lasts for `timeout`.
+    /// Returns the time without an item after which [`action`](Self::action) is called. `timeout` is the duration of one watch request.
     pub(super) fn patience(self, timeout: Duration) -> Duration {
         match self.attempts {
             _ if self.listing => RESPONSE_TIMEOUT,
@@ -160,7 +160,7 @@ impl QuietWatch {
         }
     }
 
-    /// Decides the reaction at the time `now`. A watch lasts for `timeout`.
+    /// Decides the reaction at the time `now`. `timeout` is the duration of one watch request.
     ///
     /// A failed watch has recovered as soon as the server has accepted it, even if its objects do not change. It must have been quiet
     /// for a while, because a watch that is accepted and ended each time has to list again.

@@ -23,7 +23,7 @@ use status::WatchState;
 pub use status::{WatchCounts, WatchStatus};
 use watch_task::WatchTask;
 
-/// Receives the events of a [`Watcher`].
+/// A receiver of the events of a [`Watcher`], such as the pipeline of handlers.
 pub trait EventSink: EventHandler<AnyEvent> {
     /// Reports that all objects of a kind were delivered.
     fn listed(&self, kind: TypeId);
@@ -50,7 +50,7 @@ pub enum ReadError {
     Api(#[from] kube::Error),
 }
 
-/// Watches any number of kinds, each once, and delivers their events to `S`. Dropping the watcher ends all watches.
+/// A watcher of any number of kinds, each once, which delivers their events to an `S`. Dropping the watcher ends all watches.
 ///
 /// Each watch lists the objects in pages, and then watches with bookmarks. After an error, it waits with back-off and continues. It
 /// lists all objects again after an outage (a second consecutive failure), and when the server no longer has the history from its
@@ -96,13 +96,13 @@ impl<S: EventSink> Watcher<S> {
         self.start(kind, None);
     }
 
-    /// Watches `kind`, unless it is watched already. If the kind `first` is watched, its objects are delivered before.
+    /// Watches `kind`, unless it is watched already. If the kind `first` is watched, all its objects are delivered before those of `kind`.
     pub fn add_after(&self, kind: &Kind, first: TypeId) {
         let first = self.watches().get(&first).map(|watch| watch.state.listed.subscribe());
         self.start(kind, first);
     }
 
-    /// Watches `kind`, unless it is watched already, as soon as `first` is `true`.
+    /// Starts to watch `kind`, unless it is watched already: if `first` is given, as soon as its value is `true`, otherwise at once.
     fn start(&self, kind: &Kind, first: Option<watch::Receiver<bool>>) {
         self.watches().entry(kind.type_id).or_insert_with(|| {
             let state = Arc::new(WatchState::new(kind));
@@ -213,7 +213,7 @@ impl<S: EventSink> Watcher<S> {
         Ok(objects)
     }
 
-    /// Locks the watches.
+    /// Locks the map of all watches, by the Rust type of their kind.
     fn watches(&self) -> MutexGuard<'_, HashMap<TypeId, WatchEntry>> {
         lock(&self.watches)
     }

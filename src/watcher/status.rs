@@ -21,7 +21,7 @@ pub(super) struct WatchState {
     pub(super) liveness: Arc<Liveness>,
     /// The time at which the watch began.
     began: Instant,
-    /// The counts for metrics and status pages.
+    /// The counts of events, lists and errors, for metrics and status pages.
     pub(super) counts: Mutex<WatchCounts>,
     /// Set to `true` after the first complete list.
     pub(super) listed: watch::Sender<bool>,
@@ -49,15 +49,15 @@ pub struct WatchStatus {
     pub kind: Kind,
     /// `true` once all objects of the kind were delivered.
     pub listed: bool,
-    /// The number of objects that exist.
+    /// The number of objects of the kind that exist, as far as the watch has reported.
     pub objects: usize,
-    /// The number of objects that cannot be decoded.
+    /// The number of objects of the kind that exist and cannot be decoded, so that no handler gets them.
     pub undecodable: usize,
     /// `true` if the task of the watch ended by itself, which is a bug of the program.
     pub ended: bool,
     /// The time at which the watch began.
     pub began: Instant,
-    /// The counts of events, lists and errors since then.
+    /// The counts of events, lists and errors since the watch began.
     pub counts: WatchCounts,
     /// The time at which the server last accepted the watch, or sent an event or a bookmark in it.
     pub last_activity: Instant,

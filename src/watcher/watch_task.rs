@@ -47,7 +47,7 @@ pub(super) struct WatchTask<S> {
     state: Arc<WatchState>,
     client: Client,
     config: watcher::Config,
-    /// The time after which the server ends a watch.
+    /// The duration of one watch request, after which the server ends it.
     timeout: Duration,
     sink: Arc<S>,
     /// The delays after errors. A list does not reset them, because a kind that can be listed but not watched would be listed again and
@@ -55,7 +55,7 @@ pub(super) struct WatchTask<S> {
     backoff: Backoff,
     /// The number of failures since the last complete list, or since the watch last worked.
     failures: u32,
-    /// The time since which the watch itself is requested: that of the last retry, or the end of the list that followed.
+    /// The time from which on the server is expected to accept the watch: the end of the last list or of the last back-off delay.
     requested: Instant,
     /// The time of the last list that [`relist_requested`] caused; `None` if there was none.
     relisted: Option<Instant>,
@@ -72,7 +72,7 @@ pub(super) async fn relist_requested(requested: &Notify, last: Option<Instant>) 
     requested.notified().await;
 }
 
-/// The server accepted a request and did not respond to it.
+/// The error that the server accepted a request and did not respond to it in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server does not answer a request")]
 struct Unanswered;
@@ -98,7 +98,7 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
-    /// Runs until the task is aborted.
+    /// Lists and watches the objects until the task is aborted.
     pub(super) async fn run(mut self) {
         while self.follow().await {
             info!(kind = %self.state.kind.name, "the watch lists all objects again");
@@ -147,7 +147,7 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
-    /// Returns the data by which the reaction to a quiet watch is decided.
+    /// Returns the data by which the reaction to a stream that yields nothing is decided. `listing` is `true` during a list.
     fn quiet(&self, listing: bool) -> QuietWatch {
         QuietWatch {
             listing,
@@ -157,8 +157,8 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
-    /// Returns `true` if the server lost history that this watch has seen, so that it would not respond to a watch from that position.
-    /// Waits until the server responds.
+    /// Returns `true` if the server lost history that this watch has seen, so that it would not respond to a watch from that position. In
+    /// that case, the next list delivers all objects again. Waits until the server responds.
     async fn lost_history(&mut self) -> bool {
         let newest = loop {
             let newest = self.state.kind.newest(self.client.clone());
@@ -176,7 +176,7 @@ impl<S: EventSink> WatchTask<S> {
         lost
     }
 
-    /// Resets the back-off, because the watch works again.
+    /// Resets the back-off and clears the last error, because the watch works again.
     fn recovered(&mut self) {
         info!(kind = %self.state.kind.name, "the watch works again");
         self.backoff.reset();
@@ -184,7 +184,7 @@ impl<S: EventSink> WatchTask<S> {
         lock(&self.state.counts).last_error = None;
     }
 
-    /// Processes one item of the stream: applies it to the store, and delivers the resulting events.
+    /// Processes one item of kube's stream: applies it to the store of identities, and delivers the resulting events.
     async fn process(&mut self, event: Event<WatchItem>) {
         let is_change = matches!(event, Event::Apply(_) | Event::Delete(_));
         if is_change && self.backoff.attempts() > 0 {
@@ -211,7 +211,7 @@ impl<S: EventSink> WatchTask<S> {
         liveness.set_busy(false);
     }
 
-    /// Delivers the change of one object.
+    /// Delivers the change of one object, unless this state was delivered before. Reports an object that cannot be decoded.
     async fn apply(&self, item: WatchItem) {
         let applied = lock(&self.state.store).apply(item);
         if let Some(object) = applied.undecodable {
@@ -252,7 +252,7 @@ impl<S: EventSink> WatchTask<S> {
         }
     }
 
-    /// Records an error, and waits for the next delay.
+    /// Logs and counts an error, and waits for the next back-off delay, or for `retry_after` if the server requested that delay.
     async fn back_off(&mut self, error: &(dyn std::error::Error + Sync), retry_after: Option<Duration>) {
         let mut wait = self.backoff.delay(retry_after);
         let attempt = self.backoff.attempts();

@@ -10,10 +10,10 @@
 //! | `served` | the certificate that a replica serves |
 //! | `certificate` | certificates with their keys |
 //! | `stored` | the certificates in the Secret |
-//! | `target` | the configuration of the webhook in the cluster |
+//! | `target` | the `MutatingWebhookConfiguration` in the cluster |
 //! | `rotation` | decides when a certificate is replaced |
-//! | `watch` | the states of one object in the cluster |
-//! | `writer` | the work of the leader |
+//! | `watch` | the watch of one object in the cluster |
+//! | `writer` | the leader's writes of the Secret and of `caBundle` |
 
 mod certificate;
 mod review;
@@ -92,12 +92,12 @@ pub enum WebhookError {
     Tls(#[source] rustls::Error),
 }
 
-/// The configured webhook.
+/// The admission webhook as the options describe it: its address, its certificate, and the pods that it changes.
 #[derive(Clone)]
 pub(crate) struct Webhook {
     listen: SocketAddr,
     options: WebhookOptions,
-    /// The namespace of the Secret.
+    /// The namespace of the Secret with the certificate.
     namespace: String,
     admission: PodAdmission,
     /// The files of the certificate; `None` if the certificate is in the Secret.
@@ -105,7 +105,8 @@ pub(crate) struct Webhook {
 }
 
 impl Webhook {
-    /// Reads the options; `None` without a webhook. The Secret is in the namespace of the Lease: `home` unless it is configured.
+    /// Returns the webhook that the options describe; `None` if they set no listen address. Its Secret is in the namespace of the leader's
+    /// Lease: the configured one, or else `home`.
     pub(crate) fn of(configuration: &Configuration, home: &str) -> Result<Option<Self>, WebhookError> {
         let options = configuration.webhook.clone();
         let Some(listen) = options.listen else { return Ok(None) };
@@ -125,8 +126,8 @@ impl Webhook {
         Ok(Some(Self { listen, options, namespace, admission, files }))
     }
 
-    /// Listens, and serves until the returned task is aborted. `client` only reads. Fails if the server cannot listen, or if the files of
-    /// the certificate cannot be used.
+    /// Starts the HTTPS server, which runs until the returned task is dropped. `client` only reads. Fails if the server cannot listen, or
+    /// if the files of the certificate cannot be used.
     pub(crate) async fn serve(
         &self,
         client: &Client,

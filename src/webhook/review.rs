@@ -22,7 +22,7 @@ pub(super) struct ReviewAnswer {
     pub(super) patched: bool,
 }
 
-/// Answers the review in `body`. `patch` returns the JSON patch for a pod that is created. Any other object is admitted as it is.
+/// Answers the `AdmissionReview` in `body`. `patch` returns the JSON patch for a created pod. Any other object is admitted unchanged.
 pub(super) fn answer(
     body: &[u8],
     patch: impl FnOnce(&Pod) -> Option<Vec<Value>>,

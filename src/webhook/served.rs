@@ -26,14 +26,14 @@ use crate::health::Health;
 use crate::lock::lock;
 use crate::metrics::WebhookMetrics;
 
-/// The name of the readiness condition that there is a certificate.
+/// The name of the readiness condition that is met when the webhook has a certificate to serve.
 pub(super) const CERTIFICATE: &str = "webhook certificate";
 /// The interval at which the certificate files are read again.
 const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The maximum size of a certificate or key file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The certificate that new connections get. It can be replaced at any time.
+/// The TLS certificate of new connections to the webhook. It can be replaced at any time.
 pub(super) struct ServedCertificate {
     current: Mutex<Option<(ServerCertificate, Arc<CertifiedKey>)>>,
     metrics: Arc<WebhookMetrics>,
@@ -58,7 +58,7 @@ pub(super) struct CertificateFileError {
 }
 
 impl ServedCertificate {
-    /// Creates the value without a certificate: connections are refused until there is one.
+    /// Creates the value without a certificate. Until there is one, TLS handshakes fail and the process is not ready.
     pub(super) fn new(health: &Arc<Health>, metrics: &Arc<WebhookMetrics>) -> Self {
         health.set_unmet(CERTIFICATE, "there is none yet");
         Self { current: Mutex::default(), metrics: Arc::clone(metrics), health: Arc::clone(health) }
@@ -79,7 +79,7 @@ impl ServedCertificate {
         Ok(())
     }
 
-    /// Serves the certificate of the Secret `name`, whenever it changes.
+    /// Watches the Secret `name` and serves its certificate. If that is missing or cannot be used, the last one stays.
     pub(super) async fn follow_secret(&self, secrets: Api<Secret>, name: &str) -> Infallible {
         let mut secrets = pin!(states(secrets, name));
         while let Some(secret) = secrets.next().await {
@@ -98,7 +98,7 @@ impl ServedCertificate {
         std::future::pending().await
     }
 
-    /// Serves the certificate of the files. Fails if they cannot be used.
+    /// Reads the certificate and its key from files, and serves them. Fails if they cannot be used.
     pub(super) async fn load(&self, files: &CertificateFiles) -> Result<(), CertificateFileError> {
         let CertificateFiles { certificate, key } = files.clone();
         // In another thread, because a file system that does not respond must not block the process.

@@ -32,9 +32,9 @@ const CONNECTION_LIMITS: ConnectionBound =
 /// The maximum size of a request body, in bytes. An API server accepts objects of up to about 1.5 MiB.
 const MAX_BODY: usize = 2 << 20;
 
-/// The state that the handling of each request needs.
+/// The state that all admission requests share.
 pub(super) struct ReviewState {
-    /// Decides which pods are changed.
+    /// The rule that decides which pods get a patch.
     pub(super) admission: PodAdmission,
     /// `true` while the option `enable-windows-ipam` in the ConfigMap `amazon-vpc-cni` is `true`. Otherwise no pod is changed.
     pub(super) enabled: AtomicBool,
@@ -42,7 +42,7 @@ pub(super) struct ReviewState {
     pub(super) metrics: Arc<WebhookMetrics>,
 }
 
-/// Serves requests until the future is dropped.
+/// Serves the webhook over TLS until the future is dropped.
 pub(super) async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,

@@ -1,4 +1,4 @@
-//! Follows one object in the cluster.
+//! Watches one object in the cluster.
 
 use std::fmt::Debug;
 use std::future::ready;

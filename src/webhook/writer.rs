@@ -22,9 +22,9 @@ use super::target;
 use super::watch::states;
 use crate::config::WebhookOptions;
 
-/// The delays after steps that wrote something or failed, in case another program or webhook undoes what is written.
+/// The back-off after rotation steps that wrote something or failed, in case another program or webhook undoes what is written.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
-/// The maximum number of steps without a delay.
+/// The maximum number of rotation steps without a delay.
 const MAX_STEPS: usize = 5;
 /// The longest time without a check, so that a change of the clock is noticed.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(600);
@@ -41,11 +41,11 @@ pub(super) struct CertificateWriter {
 struct ObservedObjects {
     secret: Option<Secret>,
     configuration: Option<MutatingWebhookConfiguration>,
-    /// The part of the configuration that concerns the certificate.
+    /// The part of the webhook configuration that concerns the certificate.
     trust: WebhookTrust,
 }
 
-/// The reason why a step of the leader failed.
+/// The reason why a step of the certificate rotation failed.
 #[derive(Debug, thiserror::Error)]
 enum CertificateWriteError {
     /// A new certificate cannot be generated.

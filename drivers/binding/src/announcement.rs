@@ -24,7 +24,7 @@ use crate::namespace::{NetworkNamespaces, run_in_namespace};
 const OPERATIONAL_TIMEOUT: Duration = Duration::from_millis(250);
 /// The interval between two checks whether the interface is operational.
 const OPERATIONAL_INTERVAL: Duration = Duration::from_millis(2);
-/// All nodes of the link (RFC 4291, section 2.7.1).
+/// The multicast address of all IPv6 nodes of the link (RFC 4291, section 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// The hop limit without which a neighbour ignores an advertisement (RFC 4861, section 7.1.2).
 const HOPS: u32 = 255;

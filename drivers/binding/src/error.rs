@@ -1,4 +1,4 @@
-//! Errors of the kernel as errors of a driver.
+//! Converts I/O errors of the kernel to errors of a driver.
 
 use std::io;
 

@@ -16,23 +16,23 @@ const CONTROLLER_FAMILY_ID: u16 = 1;
 const CONTROLLER_FAMILY_NAME: u16 = 2;
 /// The command that changes features of an interface (`ETHTOOL_MSG_FEATURES_SET` in `linux/ethtool_netlink.h`).
 const FEATURES_SET: u8 = 12;
-/// The attribute of this command that contains the interface (`ETHTOOL_A_FEATURES_HEADER`).
+/// The attribute of [`FEATURES_SET`] that contains the interface (`ETHTOOL_A_FEATURES_HEADER`).
 const HEADER: u16 = 1;
 /// The attribute with the name of the interface (`ETHTOOL_A_HEADER_DEV_NAME`).
 const HEADER_NAME: u16 = 2;
-/// The attribute of this command with the set of bits to change (`ETHTOOL_A_FEATURES_WANTED`).
+/// The attribute of [`FEATURES_SET`] with the features to change, as a set of bits (`ETHTOOL_A_FEATURES_WANTED`).
 const WANTED: u16 = 3;
 /// The attribute with the list of bits in a set of bits (`ETHTOOL_A_BITSET_BITS`).
 const BITS: u16 = 3;
-/// The attribute with one bit of that list (`ETHTOOL_A_BITSET_BITS_BIT`). A bit without a value is cleared.
+/// The attribute with one bit in a list of bits (`ETHTOOL_A_BITSET_BITS_BIT`). A bit without a value is cleared.
 const BIT: u16 = 1;
 /// The attribute with the name of a bit (`ETHTOOL_A_BITSET_BIT_NAME`).
 const BIT_NAME: u16 = 2;
 /// The flags of a request that the kernel must acknowledge (`NLM_F_REQUEST`, `NLM_F_ACK`).
 const REQUEST_ACK: u16 = 1 | 4;
-/// The flag of an attribute that contains attributes.
+/// The flag in the type of an attribute that contains attributes (`NLA_F_NESTED`).
 const NESTED: u16 = 1 << 15;
-/// The length of the two headers of a message, in bytes.
+/// The length of the netlink header and the generic netlink header of a message together, in bytes.
 const HEADERS: usize = 20;
 
 /// Prepares `interface`, in the namespace of this thread, for a bridge of Open vSwitch with this type of datapath. It disables checksum
@@ -44,7 +44,7 @@ pub(crate) fn prepare_for(datapath: &str, interface: &str) -> Result<(), DriverE
     disable_checksums(interface).map_err(failed("disable checksum offload"))
 }
 
-/// Lets the kernel compute the checksums of all frames that leave through `interface`, in the namespace of this thread.
+/// Disables checksum offload of `interface`, in the namespace of this thread: the kernel computes the checksums of outgoing frames.
 fn disable_checksums(interface: &str) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;
@@ -57,7 +57,7 @@ fn disable_checksums(interface: &str) -> io::Result<()> {
     exchange(&socket, &message(family, FEATURES_SET, &features(interface))).map(drop)
 }
 
-/// Returns the attributes of a request that clears the bit `tx-checksum-ip-generic`.
+/// Returns the attributes of a request that disables the feature `tx-checksum-ip-generic` (checksum offload) of an interface.
 fn features(interface: &str) -> Vec<u8> {
     let bit = attribute(BIT | NESTED, &string(BIT_NAME, "tx-checksum-ip-generic"));
     let wanted = attribute(WANTED | NESTED, &attribute(BITS | NESTED, &bit));

@@ -1,4 +1,4 @@
-//! The ends on the node of the pairs of interfaces that connect pods: finds and deletes them.
+//! Finds and deletes interfaces on the node, such as the node's ends of the veth pairs that connect pods.
 
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use staffetta_driver::{DriverError, Reason};
@@ -31,7 +31,7 @@ pub(crate) fn remove_leftover(host: &RouteSocket, name: &str) -> Result<(), Driv
     }
 }
 
-/// Returns the index of the interface `name` of the node.
+/// Returns the index of the interface `name` of the node. Fails with [`Reason::Unavailable`] if there is none.
 pub(crate) fn index(host: &RouteSocket, name: &str, step: &'static str) -> Result<u32, DriverError> {
     let link = host.link(name).map_err(failed(step))?;
     let missing = || {
@@ -41,7 +41,7 @@ pub(crate) fn index(host: &RouteSocket, name: &str, step: &'static str) -> Resul
     Ok(link.ok_or_else(missing)?.header.index)
 }
 
-/// Returns the MTU of an interface.
+/// Returns the MTU of an interface in bytes; `None` if the kernel did not report it.
 pub(crate) fn mtu(link: &LinkMessage) -> Option<u32> {
     link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Mtu(mtu) => Some(*mtu),

@@ -14,11 +14,11 @@ use crate::netlink::RouteSocket;
 use crate::ovsdb::{Ovsdb, PortRow};
 use crate::{ethtool, linux_bridge, messages, pod_interface};
 
-/// The plugin of the VIFs of Open vSwitch, in `os_vif`.
+/// The value of the field `plugin` of VIFs of Open vSwitch, in `os_vif`.
 const OVS: &str = "ovs";
 
-/// The driver of the class `VIFBridge`. A VIF of the plugin `ovs` gets a Linux bridge of its own, which a pair of interfaces connects to
-/// Open vSwitch; another one becomes a port of a bridge that exists already, because an agent of Neutron creates it.
+/// The driver that binds VIFs of the class `VIFBridge`. A VIF of the plugin `ovs` gets a Linux bridge of its own, which a veth pair
+/// connects to Open vSwitch; another one becomes a port of a bridge that exists already, because an agent of Neutron creates it.
 ///
 /// The interfaces are named as Neutron's agent expects it, after the id of the port: the bridge `qbr`, its port `qvb`, and the port `qvo`
 /// of Open vSwitch.

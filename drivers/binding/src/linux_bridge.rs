@@ -1,4 +1,4 @@
-//! VIFs of the class `VIFBridge`: a pair of interfaces, whose end on the node is a port of a Linux bridge.
+//! VIFs of the class `VIFBridge`: a veth pair, whose end on the node is a port of a Linux bridge.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::link::LinkAttribute;
@@ -38,7 +38,7 @@ pub(crate) fn check(attachment: &VifAttachment) -> Result<(), DriverError> {
     })
 }
 
-/// Returns the name of the bridge of the VIF.
+/// Returns the name of the Linux bridge of the VIF. Fails for a VIF of a class other than `VIFBridge`.
 pub(crate) fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     match &attachment.vif.class {
         VifClass::Bridge { bridge_name, .. } => Ok(bridge_name),
@@ -46,7 +46,7 @@ pub(crate) fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     }
 }
 
-/// Creates the pair of interfaces, in place of a leftover. The end on the node is a port of the bridge with the index `bridge`.
+/// Creates the veth pair of the VIF, in place of a leftover. The end on the node is a port of the bridge with the index `bridge`, if any.
 pub(crate) fn create_pair(
     attachment: &VifAttachment,
     namespaces: &NetworkNamespaces,
@@ -66,7 +66,7 @@ pub(crate) fn create_pair(
     })
 }
 
-/// Removes the pair of interfaces. An interface in the pod with the MAC address of the VIF is removed even if another program, such as
+/// Removes the veth pair of the VIF. An interface in the pod with the MAC address of the VIF is removed even if another program, such as
 /// Kuryr's daemon, created it.
 pub(crate) fn remove_pair(attachment: &VifAttachment) -> Result<(), DriverError> {
     pod_interface::remove_from(attachment)?;

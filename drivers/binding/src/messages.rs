@@ -15,8 +15,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use staffetta_driver::MacAddress;
 
-/// The group of the interfaces on the node that these drivers created: the letters `Stf1`. The kernel sets it in the same step
-/// that creates an interface, so that there is never an interface of ours without it. `ip link show group 1400137265` lists them.
+/// The link group of the interfaces on the node that these drivers created: the letters `Stf1`. The kernel sets it atomically with the
+/// creation of an interface, so that there is never an interface of ours without it. `ip link show group 1400137265` lists them.
 pub(crate) const GROUP: u32 = 0x5374_6631;
 
 /// The properties of an interface in a pod that is to be created.
@@ -28,7 +28,7 @@ pub(crate) struct PodInterfaceSpec<'a> {
     pub(crate) mac: MacAddress,
     /// The MTU of the interface in bytes; `None` leaves the choice to the kernel.
     pub(crate) mtu: Option<u32>,
-    /// The open network namespace.
+    /// The file descriptor of the pod's network namespace.
     pub(crate) netns: RawFd,
 }
 
@@ -45,8 +45,8 @@ impl PodInterfaceSpec<'_> {
     }
 }
 
-/// Returns the request that creates a pair of interfaces: `host` on the node, up and in the bridge with the index `bridge`, if there is
-/// one; and `pod`, down.
+/// Returns the request that creates a veth pair: `host` on the node, up and in the bridge with the index `bridge`, if there is one; and
+/// `pod` in the pod, down.
 pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodInterfaceSpec<'_>) -> RouteNetlinkMessage {
     let mut peer = LinkMessage::default();
     peer.attributes = pod.attributes();
@@ -57,7 +57,7 @@ pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodInterfaceSpec<'_
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Returns the request that creates a bridge on the node, down, that passes on all multicast.
+/// Returns the request that creates a Linux bridge on the node, down and without multicast snooping: it passes on all multicast.
 pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
     link.attributes = ours(name, None);
@@ -73,8 +73,8 @@ pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::SetLink(with(index, vec![LinkAttribute::AfSpecUnspec(vec![none])]))
 }
 
-/// Returns the request that creates a pair of interfaces on the node: `port`, up and in the bridge with the index `bridge`; and `peer`,
-/// down.
+/// Returns the request that creates a veth pair with both ends on the node: `port`, up and in the bridge with the index `bridge`; and
+/// `peer`, down.
 pub(crate) fn new_host_pair(port: &str, bridge: u32, peer: &str, mtu: Option<u32>) -> RouteNetlinkMessage {
     let (mut link, mut other) = (up(), LinkMessage::default());
     (link.attributes, other.attributes) = (ours(port, mtu), ours(peer, mtu));
@@ -103,7 +103,7 @@ fn nested(parent: u32, pod: PodInterfaceSpec<'_>, info: LinkAttribute) -> RouteN
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Returns the attributes of an interface of these drivers on the node.
+/// Returns the attributes of an interface that these drivers create on the node: name, [`GROUP`] and MTU.
 fn ours(name: &str, mtu: Option<u32>) -> Vec<LinkAttribute> {
     let named = [LinkAttribute::IfName(name.to_owned()), LinkAttribute::Group(GROUP)];
     named.into_iter().chain(mtu.map(LinkAttribute::Mtu)).collect()

@@ -14,7 +14,7 @@ use staffetta_driver::{DriverError, Reason};
 use crate::error::failed;
 use crate::netlink::RouteSocket;
 
-/// The sockets and the namespace of a thread that has moved into the network namespace of a pod.
+/// The rtnetlink sockets of a thread that has moved from the network namespace of the node into that of a pod.
 pub(crate) struct NetworkNamespaces {
     /// A socket that configures the network of the node.
     pub(crate) host: RouteSocket,
@@ -24,7 +24,7 @@ pub(crate) struct NetworkNamespaces {
 }
 
 impl NetworkNamespaces {
-    /// Returns the open namespace of the pod, to create an interface in it.
+    /// Returns the file descriptor of the pod's network namespace, to create an interface in it.
     pub(crate) fn netns(&self) -> RawFd {
         self.netns.as_raw_fd()
     }

@@ -15,7 +15,7 @@ use crate::namespace::run_in_namespace;
 use crate::netlink::RouteSocket;
 use crate::{host_interface, pod_interface};
 
-/// The driver of the classes `VIFVlanNested` and `VIFMacvlanNested`.
+/// The driver that binds VIFs of the classes `VIFVlanNested` and `VIFMacvlanNested`.
 #[derive(Clone, Debug, Default)]
 pub struct NestedBinding {
     /// The interface of the node that carries the interfaces of pods; `None` for the one with the default route.

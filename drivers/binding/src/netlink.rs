@@ -1,4 +1,4 @@
-//! A socket of the protocol rtnetlink, with blocking requests.
+//! A blocking client of rtnetlink, the protocol by which the kernel configures network interfaces.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use netlink_sys::{Socket, SocketAddr};
 /// The maximum length of the name of an interface, in bytes. The kernel rejects requests with a longer one.
 const MAX_NAME: usize = 15;
 
-/// A socket that configures the network namespace in which it was opened, also when its thread has left that namespace.
+/// An rtnetlink socket that configures the network namespace in which it was opened, also when its thread has left that namespace.
 pub(crate) struct RouteSocket(Socket);
 
 impl RouteSocket {
@@ -27,7 +27,7 @@ impl RouteSocket {
         Ok(Self(socket))
     }
 
-    /// Sends a request that changes something, with additional flags, and waits until it is done.
+    /// Sends a request that changes the network configuration, with additional flags (`NLM_F_*`), and waits for the acknowledgement.
     pub(crate) fn change(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         #[cfg(test)]
         crate::changes::count()?;
@@ -57,7 +57,7 @@ impl RouteSocket {
         }
     }
 
-    /// Returns `true` if `address` is one of the network namespace itself. An address without any route to it is not.
+    /// Returns `true` if `address` is an address of the network namespace itself (a route of type `local`). Returns `false` on errors.
     pub(crate) fn is_local(&self, address: IpAddr) -> bool {
         let mut request = RouteMessage::default();
         (request.header.address_family, request.header.destination_prefix_length) =
@@ -107,7 +107,7 @@ impl RouteSocket {
     }
 }
 
-/// Encodes a request as the kernel reads it.
+/// Encodes a request as a netlink message, with `flags` and `NLM_F_REQUEST` in its header.
 pub(crate) fn encode(request: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;

@@ -21,8 +21,8 @@ pub struct NodePort {
 }
 
 impl NodePort {
-    /// Creates the port's description; `None` if the options name no port. `socket` is the Unix socket of OVSDB. Fails if an option
-    /// is missing; the error names it.
+    /// Validates the options of the port, without creating it; `None` if they name no port. `socket` is the Unix socket of OVSDB. Fails if
+    /// an option is missing; the error names it.
     pub fn new(socket: PathBuf, options: NodePortOptions) -> Result<Option<Self>, String> {
         let Some(port_id) = options.port_id.clone() else { return Ok(None) };
         let mac = options.mac.ok_or("`node_port.mac` is missing")?;

@@ -1,4 +1,4 @@
-//! VIFs of the class `VIFOpenVSwitch`: a pair of interfaces, whose end on the node is a port of an Open vSwitch bridge.
+//! VIFs of the class `VIFOpenVSwitch`: a veth pair, whose end on the node is a port of an Open vSwitch bridge.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use crate::namespace::run_in_namespace;
 use crate::ovsdb::{Ovsdb, PortRow};
 use crate::{ethtool, pod_interface};
 
-/// The driver of the class `VIFOpenVSwitch`. The agent of Neutron on the node finds the port by its `iface-id`, and reports it as
-/// active.
+/// The driver that binds VIFs of the class `VIFOpenVSwitch`. The agent of Neutron on the node finds the port by its `iface-id`, and
+/// reports it as active.
 #[derive(Clone, Debug)]
 pub struct OpenVSwitchBinding {
     ovsdb: Ovsdb,
@@ -63,7 +63,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
     }
 }
 
-/// Returns the name of the bridge of the VIF.
+/// Returns the name of the Open vSwitch bridge of the VIF. Fails for a VIF of a class other than `VIFOpenVSwitch`.
 fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     match &attachment.vif.class {
         VifClass::OpenVSwitch { bridge_name, .. } => Ok(bridge_name),

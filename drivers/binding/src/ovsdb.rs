@@ -21,7 +21,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of an answer, in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
-/// The server of OVSDB on this node.
+/// A client of the OVSDB server on this node. It opens a connection for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Ovsdb {
     /// The path of the Unix socket of the server.
@@ -37,21 +37,21 @@ pub(crate) struct PortRow<'a> {
     pub(crate) name: &'a str,
     /// The id of the port in Neutron, by which Neutron's agent recognizes the interface.
     pub(crate) port_id: &'a str,
-    /// The MAC address.
+    /// The MAC address of the port in Neutron.
     pub(crate) mac: &'a str,
     /// `true` for an interface that Open vSwitch creates (`type: internal`).
     pub(crate) internal: bool,
 }
 
-/// The state of an existing interface.
+/// An existing interface of Open vSwitch, as its database describes it.
 pub(crate) struct InterfaceRow {
-    /// `true` if these drivers created it.
+    /// `true` if these drivers created the interface.
     pub(crate) ours: bool,
     /// The id of the port in Neutron; empty if there is none.
     pub(crate) port_id: String,
     /// The number of the port on its bridge; `None` if Open vSwitch has not created it.
     pub(crate) number: Option<i64>,
-    /// The UUID of the row of the port.
+    /// The UUID of the row in the table `Port` that contains the interface.
     port: Value,
 }
 
@@ -72,7 +72,7 @@ impl Ovsdb {
         Ok(row["datapath_type"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Returns the interface called `name`.
+    /// Returns the interface called `name`, with its port of the same name; `None` if one of the two does not exist.
     pub(crate) fn interface(&self, name: &str) -> Result<Option<InterfaceRow>, DriverError> {
         let select = |table, columns| json!({ "op": "select", "table": table, "where": [["name", "==", name]], "columns": columns });
         let ops = [select("Interface", json!(["external_ids", "ofport"])), select("Port", json!(["_uuid"]))];
@@ -114,7 +114,7 @@ impl Ovsdb {
         Err(DriverError::new(Reason::Refused, step).detail(format!("another program has created {name}")))
     }
 
-    /// Removes the port called `name` if it is [`own`](Self::own).
+    /// Removes the port called `name`, unless it belongs to another program (see [`own`](Self::own)). Succeeds if there is none.
     pub(crate) fn remove_own(&self, name: &str, port_id: &str) -> Result<(), DriverError> {
         match self.own(name, port_id) {
             Ok(Some(row)) => self.remove(&row),
@@ -162,7 +162,7 @@ impl Ovsdb {
         self.wait(port.name)
     }
 
-    /// Waits until Open vSwitch has created the interface `name`, or failed to.
+    /// Waits until Open vSwitch has created the interface `name`. Fails if it cannot, or has not within [`APPLY_TIMEOUT`].
     fn wait(&self, name: &str) -> Result<(), DriverError> {
         let step = "wait for Open vSwitch to create the port";
         let by_name = json!([["name", "==", name]]);

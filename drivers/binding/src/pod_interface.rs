@@ -20,7 +20,7 @@ const MIN_MTU_V4: u32 = 68;
 /// The smallest MTU of a network with IPv6 (RFC 8200), in bytes.
 const MIN_MTU_V6: u32 = 1280;
 
-/// Returns an error unless the interface in the pod can have this name and this VIF.
+/// Returns an error unless the interface name, the port id, the MAC address and the MTU of the VIF are valid.
 pub(crate) fn validate(attachment: &VifAttachment) -> Result<(), DriverError> {
     let refused = |detail: String| Err(DriverError::new(Reason::Refused, "bind the VIF").detail(detail));
     let name = &attachment.interface;
@@ -103,7 +103,7 @@ pub(crate) fn configure(
     Ok(())
 }
 
-/// Enables IPv6 on an interface, because the node may disable it for new ones. Where `/proc/sys` is read-only, only the node can.
+/// Enables IPv6 on an interface in the pod, since the node may disable it for new ones. Has no effect where `/proc/sys` is read-only.
 fn enable_v6(interface: &str) {
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "0");
 }

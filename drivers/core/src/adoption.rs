@@ -55,7 +55,7 @@ pub enum ExistingAttachment {
     Trunk {
         /// The id of the trunk.
         id: String,
-        /// The VLAN id.
+        /// The VLAN id of the subport on the trunk.
         vlan: u16,
         /// The addresses of the node.
         node_ips: Vec<IpAddr>,
@@ -122,25 +122,25 @@ pub struct ExistingNetwork {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Adoption {
-    /// The port of a pod.
+    /// The port of a pod, which gets the ownership mark of the pod.
     Port {
         /// The port, as it was listed. If its pod, addresses or attachment have changed, the adoption fails.
         port: Box<ExistingPort>,
-        /// The address of the pod's node in Kubernetes, which a nested port needs.
+        /// The IP address of the pod's node (`status.hostIP`); required unless the port is attached as [`ExistingAttachment::Host`].
         host: Option<IpAddr>,
-        /// The pod.
+        /// The pod, which the ownership mark of the port will name.
         owner: Owner,
     },
-    /// The load balancer of a service.
+    /// The load balancer of a service, and the service whose ownership mark it gets.
     LoadBalancer(LoadBalancerId, Owner),
-    /// The public address of a service.
+    /// The public address of a service, and the service whose ownership mark it gets.
     PublicIp(PublicIpId, Owner),
-    /// The network of a namespace, with its subnet.
+    /// The network of a namespace, its subnet, and the namespace whose ownership mark it gets.
     Network(NetworkId, SubnetId, Owner),
 }
 
-/// Returns `true` if Kuryr creates a security group with this description for the network policy `NAMESPACE/NAME`. Older releases did not
-/// write the name, and later ones keep the older groups.
+/// Returns `true` if a security group with this description may be that of the network policy `policy` (`NAMESPACE/NAME`) in Kuryr. Groups
+/// of older releases have a description without a name, which matches every policy.
 pub fn is_kuryr_policy_group(description: &str, policy: &str) -> bool {
     description == "Kuryr-Kubernetes NetPolicy SG"
         || description == format!("Kuryr-Kubernetes Network Policy {policy} SG")
@@ -150,7 +150,7 @@ pub fn is_kuryr_policy_group(description: &str, policy: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnusedResource {
-    /// A port of a pool.
+    /// A port that a pool of Kuryr kept ready, and that no pod uses.
     Port(VifId),
     /// The security group of the network policy `NAMESPACE/NAME`, with [the description](is_kuryr_policy_group) that Kuryr gives it.
     SecurityGroup(SecurityGroupId, String),
@@ -158,20 +158,20 @@ pub enum UnusedResource {
 
 /// Lists the resources in the projects of this cluster, and adopts those that another controller created, for a migration.
 ///
-/// Lists contain only resources in the projects of the configuration. Every method can be repeated with the same result. A resource
-/// with the mark of another owner or cluster is never changed.
+/// Lists contain only resources in the projects of the configuration. Every method is idempotent. A resource with the mark of another
+/// owner or cluster is never changed.
 #[async_trait]
 pub trait AdoptionDriver: Send + Sync {
     /// Lists the ports of pods and of pools of ports, whoever created them.
     async fn ports(&self) -> Result<Vec<ExistingPort>, DriverError>;
 
-    /// Lists the load balancers.
+    /// Lists the load balancers, whoever created them.
     async fn load_balancers(&self) -> Result<Vec<ExistingLoadBalancer>, DriverError>;
 
-    /// Lists the public addresses.
+    /// Lists the public addresses, whoever allocated them.
     async fn public_ips(&self) -> Result<Vec<ExistingPublicIp>, DriverError>;
 
-    /// Lists the networks.
+    /// Lists the networks, whoever created them.
     async fn networks(&self) -> Result<Vec<ExistingNetwork>, DriverError>;
 
     /// Gives a resource the ownership mark of its owner. It fails with [`Reason::Refused`](crate::Reason::Refused) if the resource has

@@ -23,7 +23,7 @@ pub struct VifAttachment {
 
 /// Binds the VIFs of one class to pods of this node. A driver is registered under the name of the [class](VifClass::name).
 ///
-/// The methods block: the daemon calls them on threads for blocking work. Calls for one pod never overlap. They
+/// The methods block: the CNI daemon of the node calls them on threads for blocking work. Calls for one pod never overlap. They
 /// are idempotent: the daemon may be killed in the middle of a call, and then calls [`unplug`](Self::unplug) or
 /// [`plug`](Self::plug) again.
 ///

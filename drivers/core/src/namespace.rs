@@ -78,8 +78,8 @@ impl NamespaceNetwork {
 ///
 /// * Every resource carries an ownership mark from its creation: the id of this cluster, and the owner. The resource is found by
 ///   this mark even if the response to the request that created it was lost. The owner is a namespace, so [`Owner::namespace`] is empty.
-/// * [`ensure_network`](Self::ensure_network) and [`release_network`](Self::release_network) can be interrupted at any point and
-///   repeated, with the same result. Nothing is created twice: the repeated call finds the existing parts by their mark.
+/// * [`ensure_network`](Self::ensure_network) and [`release_network`](Self::release_network) are idempotent and can be interrupted at any
+///   point. Nothing is created twice: the repeated call finds the existing parts by their mark.
 ///
 /// ```
 /// use async_trait::async_trait;

@@ -13,7 +13,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExactQuantity {
     negative: bool,
-    /// The digits without their factors two and five; 0 if the amount is zero.
+    /// The digits as an integer, divided by two and by five as often as possible; 0 if the amount is zero.
     rest: u128,
     /// The exponent of the factor two; 0 if the amount is zero.
     twos: i32,

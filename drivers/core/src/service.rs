@@ -147,7 +147,7 @@ pub struct PublicIpRequest {
 ///
 /// * An address of the pool carries an ownership mark from its allocation: the id of this cluster, and the owner.
 ///   [`public_ips`](Self::public_ips) finds it by this mark even if the response was lost.
-/// * Every method can be repeated, with the same result. Nothing is allocated twice.
+/// * Every method is idempotent. Nothing is allocated twice.
 /// * If a change may have taken effect despite an error, the error is [ambiguous](DriverError::ambiguous).
 ///
 /// ```

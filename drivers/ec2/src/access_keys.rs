@@ -15,9 +15,9 @@ pub(crate) struct AccessKeys {
     pub(crate) id: String,
     /// The secret access key.
     pub(crate) secret: SecretString,
-    /// The session token of temporary keys.
+    /// The session token of temporary keys; `None` for long-term keys.
     pub(crate) token: Option<SecretString>,
-    /// The time from which on the keys are refused; `None` if there is none.
+    /// The time at which the keys expire; `None` if they do not expire.
     pub(crate) expires: Option<SystemTime>,
 }
 

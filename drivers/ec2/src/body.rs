@@ -5,7 +5,7 @@ use reqwest::Response;
 /// The maximum size of a response body, in bytes.
 const MAX_BODY: usize = 16 << 20;
 
-/// Reads a response body of at most [`MAX_BODY`] bytes as text. The error says what is wrong with it.
+/// Reads a response body of at most [`MAX_BODY`] bytes as text. The error is a text that tells why it cannot be read.
 pub(crate) async fn read_body(mut response: Response) -> Result<String, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {

@@ -45,7 +45,7 @@ impl Ec2Action {
     }
 }
 
-/// A client of EC2 in one region.
+/// A client of the EC2 Query API in one region, with rate limits.
 pub(crate) struct Ec2Client {
     http: Client,
     endpoint: String,
@@ -85,7 +85,7 @@ impl Ec2Client {
         })
     }
 
-    /// Calls an action and parses its response. After throttling, further calls fail for a while without a request.
+    /// Calls an action of EC2 and parses its response. After throttling, further calls fail for a while without a request.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         action: Ec2Action,

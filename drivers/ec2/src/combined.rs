@@ -8,18 +8,19 @@ use staffetta_driver::prefix::PrimaryInterface;
 use staffetta_driver::{DriverError, InstanceId, Reason};
 use tokio::sync::oneshot;
 
-/// The primary interface of each instance that exists, or the reason why it cannot be used.
-pub(crate) type ReadInterfaces = BTreeMap<InstanceId, Result<PrimaryInterface, DriverError>>;
+/// The primary interface of each instance, or the reason why it cannot be used. Instances that do not exist, that end, or that have no
+/// interface yet are missing.
+pub(crate) type InterfacesById = BTreeMap<InstanceId, Result<PrimaryInterface, DriverError>>;
 
 /// The result of a read that several callers share.
-type SharedRead = Result<Arc<ReadInterfaces>, DriverError>;
+type SharedRead = Result<Arc<InterfacesById>, DriverError>;
 
-/// Joins the reads of several callers: those that arrive during a read wait for it, and share the next one.
+/// Joins the reads of several callers: callers that arrive during a read wait for its end, and share the next read.
 #[derive(Default)]
 pub(crate) struct CombinedReads {
     /// The callers that wait for the next read: the instances that each requests, and the channel for the result.
     waiting: Mutex<Vec<(Vec<InstanceId>, oneshot::Sender<SharedRead>)>>,
-    /// Locked by the caller that reads, for all that wait.
+    /// The lock of the caller that reads for all callers that wait.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -32,7 +33,7 @@ impl CombinedReads {
         read: impl FnOnce(Vec<InstanceId>) -> F,
     ) -> Result<BTreeMap<InstanceId, PrimaryInterface>, DriverError>
     where
-        F: Future<Output = Result<ReadInterfaces, DriverError>>,
+        F: Future<Output = Result<InterfacesById, DriverError>>,
     {
         let (sender, receiver) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((ids.to_vec(), sender));

@@ -4,12 +4,12 @@ use staffetta_driver::{DriverError, Reason};
 
 use crate::responses::Ec2ErrorResponse;
 
-/// A request that EC2 rejected, or that had no response.
+/// The failure of a request that EC2 rejected, or that had no usable response.
 #[derive(Debug)]
 pub(crate) struct Ec2Failure {
     /// The error code in the response; empty if there is none.
     pub(crate) code: String,
-    /// The error for the caller of the driver.
+    /// The error that the driver returns.
     pub(crate) error: DriverError,
 }
 
@@ -19,14 +19,14 @@ impl From<Ec2Failure> for DriverError {
     }
 }
 
-/// The meaning of an error code.
+/// The class of an EC2 error, which decides how the driver reacts to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeClass {
-    /// Too many requests.
+    /// Too many requests (throttling): the driver pauses further requests.
     Throttled,
     /// EC2 does not accept the credentials: they have expired, are not known yet, or may have been deleted.
     Credentials(Reason),
-    /// Any other failure.
+    /// Any other failure, with the reason of the driver's error.
     Other(Reason),
 }
 
@@ -81,7 +81,7 @@ impl Ec2Failure {
     }
 }
 
-/// A request without a usable response has no error code.
+/// Creates the failure of a request without a usable response, which has no error code.
 impl From<DriverError> for Ec2Failure {
     fn from(error: DriverError) -> Self {
         Self { code: String::new(), error }

@@ -1,4 +1,4 @@
-//! The section `[ec2]`.
+//! The section `[ec2]` of the configuration, and the access to EC2 that it gives.
 
 use std::num::NonZeroU32;
 
@@ -51,21 +51,21 @@ impl Default for Ec2Options {
 /// The reason why the options and the environment give no access to EC2.
 #[derive(Debug, thiserror::Error)]
 pub enum Ec2OptionsError {
-    /// No region is configured.
+    /// Neither the options, nor the environment, nor the profile names a region.
     #[error("`ec2.region` is missing; set it, or the variable AWS_REGION")]
     NoRegion,
     /// The region contains other characters than letters, digits and hyphens.
     #[error("`ec2.region` is not the name of a region, such as `eu-west-1`: {0}")]
     Region(String),
-    /// The credentials cannot be found.
+    /// No usable source of credentials can be found.
     #[error(transparent)]
     Credentials(#[from] CredentialError),
 }
 
-/// The resolved access to EC2: where it is, and where the credentials come from.
+/// The resolved access to EC2: the region, the URL, the source of the credentials and the rate limits.
 #[derive(Clone, Debug)]
 pub struct Ec2Access {
-    /// The region, such as `eu-central-1`.
+    /// The AWS region, such as `eu-central-1`.
     pub(crate) region: String,
     /// The URL of EC2.
     pub(crate) endpoint: String,
@@ -73,7 +73,7 @@ pub struct Ec2Access {
     pub(crate) source: CredentialSource,
     /// The maximum number of read requests per second.
     pub(crate) reads_per_second: u32,
-    /// The maximum number of changes per second.
+    /// The maximum number of requests per second that change something.
     pub(crate) changes_per_second: u32,
 }
 

@@ -12,7 +12,7 @@ use staffetta_driver::{DriverError, Fence, InstanceId, InterfaceId, Reason, Requ
 use tracing::warn;
 
 use crate::client::{Ec2Action, Ec2Client};
-use crate::combined::{CombinedReads, ReadInterfaces};
+use crate::combined::{CombinedReads, InterfacesById};
 use crate::failure::Ec2Failure;
 use crate::options::Ec2Access;
 use crate::responses::{
@@ -45,7 +45,7 @@ const MAX_FILTER_VALUES: usize = 200;
 /// The maximum number of pages of one list. EC2 has no limit; an endpoint that repeats a page would otherwise be read for ever.
 const MAX_PAGES: usize = 100;
 
-/// The HTTP client of EC2 cannot be built.
+/// The error that the HTTP client of EC2 cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot build the HTTP client of EC2; does the system have CA certificates?")]
 pub struct Ec2ClientError(#[from] reqwest::Error);
@@ -59,7 +59,7 @@ pub struct Ec2Prefixes {
     types: Mutex<HashMap<String, InstanceTypeItem>>,
     /// The IPv4 ranges of the cached subnets, by id.
     subnets: Mutex<HashMap<String, Ipv4Net>>,
-    /// Lets simultaneous reads of instances share requests.
+    /// The combiner that lets concurrent reads of instances share requests.
     reads: CombinedReads,
 }
 
@@ -148,8 +148,8 @@ impl Ec2Prefixes {
         Ok(())
     }
 
-    /// Reads the primary interfaces of the instances with these ids.
-    async fn read(&self, ids: Vec<InstanceId>) -> Result<ReadInterfaces, DriverError> {
+    /// Reads the primary interfaces of the instances with these ids. Instances that are terminated or shutting down are left out.
+    async fn read(&self, ids: Vec<InstanceId>) -> Result<InterfacesById, DriverError> {
         let page = |response: DescribeInstances| {
             let reservations = response.reservation_set.items.into_iter();
             let instances = reservations.flat_map(|reservation| reservation.instances_set.items);
@@ -203,7 +203,7 @@ impl Ec2Prefixes {
         Ok(blocks.iter().copied().filter(|block| all.contains(block)).collect())
     }
 
-    /// Removes the blocks from an interface by one request.
+    /// Removes prefixes and single addresses (`blocks`) from an interface by one request.
     async fn remove(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), Ec2Failure> {
         let mut parameters = vec![("NetworkInterfaceId".to_owned(), interface.to_string())];
         let (mut prefixes, mut addresses) = (0, 0);

@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep};
 
 /// The longest time for which a request waits for its permit. If the wait would be longer, the request fails with that delay.
 const MAX_WAIT: Duration = Duration::from_secs(10);
-/// The pause of all requests after the first throttled one. It doubles with each further one.
+/// The pause of all requests after EC2 throttled one. It doubles if EC2 throttles again after the pause.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
+/// The longest pause after throttling.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A token bucket that all requests of one sort (reads, or changes) share.
@@ -35,7 +35,7 @@ impl RateLimit {
         Ok(())
     }
 
-    /// Records that EC2 throttled a request. Returns the pause until the next one.
+    /// Records that EC2 throttled a request. Returns the pause until the next request.
     pub(crate) fn throttled(&self) -> Duration {
         self.bucket().throttle(Instant::now())
     }
@@ -53,7 +53,7 @@ impl RateLimit {
 
 /// The state of a [`RateLimit`].
 struct RequestBucket {
-    /// The time in which one token is added.
+    /// The time in which one token, for one request, is added.
     interval: Duration,
     /// The number of tokens in a full bucket: the requests that may be sent at once after a pause.
     burst: u32,

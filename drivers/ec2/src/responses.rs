@@ -43,7 +43,7 @@ pub(crate) struct DescribeInstances {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReservationItem {
-    /// The instances of the group.
+    /// The instances of the reservation.
     #[serde(default)]
     pub(crate) instances_set: ItemList<InstanceItem>,
 }
@@ -57,10 +57,10 @@ pub(crate) struct InstanceItem {
     pub(crate) id: String,
     /// The type of the instance: `m5.large`.
     pub(crate) instance_type: String,
-    /// The lifecycle state.
+    /// The lifecycle state of the instance.
     #[serde(rename = "instanceState")]
     pub(crate) state: InstanceStateItem,
-    /// The network interfaces.
+    /// The network interfaces that are attached to the instance.
     #[serde(default)]
     pub(crate) network_interface_set: ItemList<InterfaceItem>,
 }
@@ -79,16 +79,16 @@ pub(crate) struct InterfaceItem {
     /// The id of the interface: `eni-0123456789abcdef0`.
     #[serde(rename = "networkInterfaceId")]
     pub(crate) id: String,
-    /// The id of the subnet.
+    /// The id of the subnet of the interface.
     #[serde(default)]
     pub(crate) subnet_id: String,
     /// The attachment to an instance; absent on a detached interface.
     #[serde(default)]
     pub(crate) attachment: Option<AttachmentItem>,
-    /// The single addresses, the primary one included.
+    /// The single IPv4 addresses of the interface, the primary one included.
     #[serde(default)]
     pub(crate) private_ip_addresses_set: ItemList<AddressItem>,
-    /// The assigned prefixes.
+    /// The IPv4 prefixes that are assigned to the interface.
     #[serde(default)]
     pub(crate) ipv4_prefix_set: ItemList<PrefixItem>,
 }
@@ -109,7 +109,7 @@ pub(crate) struct AttachmentItem {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AddressItem {
-    /// The address.
+    /// The private IPv4 address.
     pub(crate) private_ip_address: Ipv4Addr,
     /// `true` for the primary address, which cannot be removed.
     #[serde(default)]
@@ -172,7 +172,7 @@ pub(crate) struct InstanceTypeItem {
     /// `true` for a type without a hypervisor, which supports prefixes too.
     #[serde(default)]
     pub(crate) bare_metal: bool,
-    /// The limits of the network interfaces.
+    /// The limits of the network interfaces of an instance of this type.
     pub(crate) network_info: NetworkInfoItem,
 }
 
@@ -197,13 +197,13 @@ pub(crate) struct DescribeSubnets {
     pub(crate) next_token: String,
 }
 
-/// A subnet.
+/// A subnet, with the fields that the driver needs.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SubnetItem {
     /// The id of the subnet: `subnet-0123456789abcdef0`.
     pub(crate) subnet_id: String,
-    /// The range of addresses.
+    /// The range of IPv4 addresses (CIDR) of the subnet.
     pub(crate) cidr_block: Ipv4Net,
 }
 
@@ -219,7 +219,7 @@ pub(crate) struct AssignPrivateIpAddresses {
     pub(crate) assigned_ipv4_prefix_set: ItemList<PrefixItem>,
 }
 
-/// A response whose content is not used.
+/// A response of EC2 whose content is not used.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NoResult {}
 
@@ -267,7 +267,7 @@ impl Ec2ErrorResponse {
 /// The response of `AssumeRole` and `AssumeRoleWithWebIdentity` of STS.
 #[derive(Deserialize)]
 pub(crate) struct AssumeRole {
-    /// The result element of the response.
+    /// The result element of the STS response.
     #[serde(rename = "AssumeRoleResult", alias = "AssumeRoleWithWebIdentityResult")]
     pub(crate) result: AssumeRoleResult,
 }

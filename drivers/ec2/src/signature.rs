@@ -26,7 +26,7 @@ pub(crate) struct SigningScope<'a> {
     pub(crate) service: &'a str,
 }
 
-/// Returns the headers that sign a `POST` of a form (AWS General Reference, "Signature Version 4").
+/// Returns the headers that sign a `POST` of the form `body` to `url` (AWS General Reference, "Signature Version 4").
 pub(crate) fn signature(
     keys: &AccessKeys,
     scope: SigningScope<'_>,

@@ -11,7 +11,7 @@ use crate::driver::IosXeDriver;
 use crate::options::IosXeOptions;
 use crate::restconf::Restconf;
 
-/// Creates the drivers for the driver name `XE` of device specifications, for one cluster.
+/// The factory of the drivers for IOS-XE devices (those whose specification names the driver `XE`) of one cluster.
 ///
 /// ```
 /// use staffetta_driver::Reason;
@@ -44,7 +44,7 @@ impl IosXeDrivers {
         Self { options, cluster, fence: Fence::default() }
     }
 
-    /// Makes all drivers send only the requests that `fence` lets pass.
+    /// Makes all drivers send requests only while `fence` lets them pass, which means that this process is the leader.
     #[must_use]
     pub fn fenced(mut self, fence: Fence) -> Self {
         self.fence = fence;

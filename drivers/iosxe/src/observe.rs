@@ -20,9 +20,9 @@ pub(crate) struct Observed {
     pub(crate) apps: BTreeMap<String, ObservedApp>,
     /// The IP addresses in the configuration and those that applications report, including those of other users.
     pub(crate) addresses: Vec<IpAddr>,
-    /// The results of operations on applications, if they were read.
+    /// The results of operations on applications that the device has reported; empty if they were not read.
     pub(crate) notifications: Vec<Notification>,
-    /// `true` if app hosting (IOx) is enabled on the device; `None` if unknown.
+    /// `true` if app hosting (IOx) is enabled on the device; `None` if that was not read, or the device does not report it.
     pub(crate) enabled: Option<bool>,
     /// `true` if the device served its list of applications, so that an application that is not in it is absent.
     pub(crate) served: bool,

@@ -1,4 +1,4 @@
-//! The section `[iosxe]`.
+//! The options of the driver for IOS-XE devices: the section `[iosxe]` of the configuration file.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

@@ -7,7 +7,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets a value to `None` when this guard is dropped.
+/// A guard that sets a value to `None` when it is dropped.
 pub(crate) struct ClearOnDrop<'a, T>(pub(crate) &'a Mutex<Option<T>>);
 
 impl<T> Drop for ClearOnDrop<'_, T> {

@@ -52,7 +52,7 @@ impl Module {
         Ok(Self { name: container.name.clone(), version: version.to_owned(), url })
     }
 
-    /// Returns the modules of the baseline of a base. A container that is no module is left out, with a log line.
+    /// Returns the modules with which a base starts (its baseline). A container that names no valid module is left out, with a log line.
     pub(crate) fn of_all(containers: &[Container], base: &NodeId) -> Vec<Self> {
         let module = |container| {
             let module = Self::of(container, "tell a base its baseline");

@@ -54,7 +54,7 @@ impl ArkletCommand {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Operations(Arc<Mutex<BTreeMap<RequestId, OpenRequest>>>);
 
-/// A base and the subject of a request to it. Sorted, the requests of a base are next to each other.
+/// The key of a request in progress: the base and the subject. In the sorted map, the requests to one base are adjacent.
 type RequestId = (NodeId, RequestSubject);
 
 /// The subject of a request to a base, of which one request is in progress at a time.
@@ -66,7 +66,7 @@ enum RequestSubject {
     Module(ContainerKey),
 }
 
-/// A request in progress.
+/// The entry of a request in progress, in [`Operations`]. The request ends when its entry is removed.
 #[derive(Debug)]
 struct OpenRequest {
     command: ArkletCommand,
@@ -76,7 +76,7 @@ struct OpenRequest {
     _ended: DropGuard,
 }
 
-/// A request in progress. It ends when this is dropped, if it has not ended before.
+/// The handle of a request in progress, for the task that sends it. The request ends when this is dropped, if it has not ended before.
 #[derive(Debug)]
 pub(crate) struct RequestInProgress {
     operations: Operations,
@@ -155,8 +155,8 @@ impl RequestInProgress {
         self.ended.cancelled().await;
     }
 
-    /// Ends the request, and passes `answer` on to the receiver of the tunnel, unless the request has ended before. Whoever gets the answer
-    /// may repeat the request at once.
+    /// Ends the request, and passes `answer` on to the virtual-node handler, unless the request has ended before. The handler may repeat
+    /// the request as soon as it gets the answer.
     pub(crate) fn finish(self, sender: &TunnelSender, answer: ContainerOperationResponseData) {
         if self.end()
             && let Err(error) = report(sender, &self.id.0, self.command, answer)
@@ -189,7 +189,7 @@ fn changes_of<'r>(
     requests.range(first..).map(|(id, _)| id).take_while(move |(of, _)| *of == of_base)
 }
 
-/// Passes the answer to a command that changes a module on to the receiver of the tunnel.
+/// Passes the answer to a command that loads or unloads a module on to the virtual-node handler.
 pub(crate) fn report(
     sender: &TunnelSender,
     base: &NodeId,

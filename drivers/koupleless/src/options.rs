@@ -1,4 +1,4 @@
-//! The options of tunnels.
+//! The options of the tunnel to bases over HTTP.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU64, NonZeroUsize};

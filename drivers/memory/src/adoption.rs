@@ -1,4 +1,4 @@
-//! The driver `memory` of adoptions: resources without a cluster represent those of Kuryr.
+//! The driver `memory` of adoptions: resources whose ownership mark names no cluster represent those of Kuryr.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::port::MemoryPort;
 use super::{MemoryNetwork, MemoryServices};
 
-/// The driver `memory` of adoptions, for one cluster in a simulated cloud.
+/// The driver `memory` that adopts the resources of another controller, for one cluster in a simulated cloud.
 pub struct MemoryAdoption {
     network: Arc<MemoryNetwork>,
     services: Arc<MemoryServices>,

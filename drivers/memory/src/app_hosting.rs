@@ -23,14 +23,14 @@ const STOP: Duration = Duration::from_millis(100);
 
 const GIBIBYTE: u64 = 1 << 30;
 
-/// Creates the drivers named `FAKE` of one cluster, each for one device.
+/// The factory of the drivers named `FAKE` of one cluster. Each of these drivers runs pods on one simulated device.
 pub struct MemoryAppHostingDrivers {
     devices: MemoryDevices,
     cluster: ClusterId,
 }
 
 impl MemoryDevices {
-    /// Returns the factory of drivers for the cluster with this id.
+    /// Returns the factory of the drivers named `FAKE` that run pods of `cluster` on these devices.
     pub fn of_cluster(&self, cluster: ClusterId) -> MemoryAppHostingDrivers {
         MemoryAppHostingDrivers { devices: self.clone(), cluster }
     }

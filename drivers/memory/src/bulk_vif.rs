@@ -28,11 +28,11 @@ pub struct MemoryBulkVifDriver {
 }
 
 driver_calls! {
-    /// A method of [`BulkVifDriver`].
+    /// A method of [`BulkVifDriver`], for planned faults.
     BulkVifMethod,
     /// A logged call of [`BulkVifDriver`].
     BulkVifCall,
-    /// The method [`BulkVifDriver::create_vifs`], for this number of VIFs for the host.
+    /// The method [`BulkVifDriver::create_vifs`], for this number of VIFs on the node with this name.
     CreateVifs(String, usize);
     /// The method [`BulkVifDriver::set_security_groups`], for this VIF.
     SetSecurityGroups(VifId);
@@ -76,7 +76,7 @@ impl MemoryBulkVifDriver {
         lock(&self.incomplete)
     }
 
-    /// Returns the planned faults, to which others can be added.
+    /// Returns the faults that are planned for later calls of this driver. [`Faults::inject`] adds others.
     pub fn faults(&self) -> &Faults<BulkVifMethod> {
         &self.calls.faults
     }

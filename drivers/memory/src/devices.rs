@@ -1,4 +1,4 @@
-//! Simulated devices, which exist in this process only.
+//! Simulated devices that run the containers of pods. They exist in this process only.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -65,7 +65,7 @@ pub enum AppHostingMethod {
     Usage,
 }
 
-/// A logged call to change a device.
+/// A logged call to deploy or delete a pod on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppHostingCall {
     /// A call to deploy the pod with this UID.
@@ -138,12 +138,12 @@ impl MemoryDevice {
         Self { install, calls: Calls::default(), state }
     }
 
-    /// Returns the planned faults, to which others can be added.
+    /// Returns the faults that are planned for later calls of the drivers of this device. [`Faults::inject`] adds others.
     pub fn faults(&self) -> &Faults<AppHostingMethod> {
         &self.calls.faults
     }
 
-    /// Returns the last ten thousand calls, oldest first, including failed ones.
+    /// Returns the last ten thousand calls to deploy or delete a pod, oldest first, including failed ones.
     pub fn calls(&self) -> Vec<AppHostingCall> {
         self.calls.log()
     }
@@ -153,7 +153,7 @@ impl MemoryDevice {
         self.state().reachable = reachable;
     }
 
-    /// Sets if the device reports that application hosting is enabled.
+    /// Sets whether the device reports that application hosting is enabled.
     pub fn set_hosting(&self, hosts: bool) {
         self.state().hosts = hosts;
     }

@@ -44,7 +44,7 @@ pub struct MemoryDriver<W, M, C> {
     pub(crate) world: Arc<W>,
     /// The cluster in the ownership marks of created resources.
     pub(crate) cluster: ClusterId,
-    /// The planned faults and the log of calls.
+    /// The planned faults and the log of calls of the driver.
     pub(crate) calls: Calls<M, C>,
 }
 
@@ -54,7 +54,7 @@ impl<W, M: for<'a> From<&'a C> + Copy + Eq + Hash, C: Clone> MemoryDriver<W, M, 
         Self { world, cluster, calls: Calls::default() }
     }
 
-    /// Returns the planned faults, to which others can be added.
+    /// Returns the faults that are planned for later calls of this driver. [`Faults::inject`] adds others.
     pub fn faults(&self) -> &Faults<M> {
         &self.calls.faults
     }

@@ -1,4 +1,4 @@
-//! Faults that are planned for later calls.
+//! Fault injection: faults that are planned for later calls of a driver.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
@@ -13,7 +13,7 @@ use crate::lock::lock;
 use staffetta_driver::DriverError;
 use staffetta_driver::milliseconds;
 
-/// A fault of one call. In JSON, the name of a variant in snake case, with its value if it has one.
+/// A fault to inject into one call of a driver. In JSON, the name of a variant in snake case, with its value if it has one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -34,7 +34,7 @@ pub enum Fault {
     DoneThenDelay(#[serde(with = "milliseconds")] Duration),
 }
 
-/// The faults that are planned for the next calls of each method. `M` is the type of methods.
+/// The faults that are planned for the next calls of each method of a driver. `M` is the type of methods.
 #[derive(Debug)]
 pub struct Faults<M>(Mutex<HashMap<M, VecDeque<Fault>>>);
 

@@ -19,9 +19,9 @@ use staffetta_driver::{
 pub(super) struct LoadBalancers {
     /// The maximum number of load balancers, or `None` without a limit.
     pub(super) quota: Option<u32>,
-    /// The protocols that new listeners cannot have.
+    /// The protocols whose listeners can be neither created nor given new settings.
     pub(super) disabled_protocols: BTreeSet<Protocol>,
-    /// The number of load balancers, from the next one created, that end in the state ERROR.
+    /// The number of creations from now on that put the new load balancer into the state ERROR.
     pub(super) failing_next: u32,
     /// The subnet that must contain the virtual IP addresses; `None` if any address is accepted.
     subnet: Option<IpNet>,
@@ -89,8 +89,9 @@ impl LoadBalancers {
         Ok(balancer.at(now))
     }
 
-    /// Creates a load balancer with its listeners and pools. Fails with [`Reason::Quota`], [`Reason::Refused`] or [`Reason::Conflict`] if the
-    /// quota is used up, or if the address is outside of the subnet or in use. It is PENDING until the delay of the simulation has passed.
+    /// Creates a load balancer with its listeners and pools, or without any if the protocol of one is disabled. It is PENDING until the
+    /// delay of the simulation has passed. The error is [`Reason::Quota`] if the quota is used up, [`Reason::Refused`] if the address is
+    /// outside of the subnet, and [`Reason::Conflict`] if it is in use.
     fn make(
         &mut self,
         cluster: &ClusterId,
@@ -157,8 +158,8 @@ impl LoadBalancers {
 
     /// Changes a listener of a load balancer. A change that has an effect makes the load balancer PENDING for the delay of the simulation;
     /// one without an effect does not. The error is [`Reason::Conflict`] while the load balancer is PENDING, [`Reason::Refused`] in the
-    /// state ERROR, [`Reason::Unsupported`] if the protocol of a new listener is disabled, and [`Reason::NotFound`] if the load balancer or a
-    /// pool is missing.
+    /// state ERROR, [`Reason::Unsupported`] for [`ListenerChange::Ensure`] with a disabled protocol, and [`Reason::NotFound`] if the load
+    /// balancer or a pool is missing.
     pub(super) fn change_listener(
         &mut self,
         id: &LoadBalancerId,

@@ -3,12 +3,12 @@
 use staffetta_driver::{ClusterId, ExistingMark, Owner, Reason};
 
 /// An ownership mark: a cluster, and the object of this cluster for which the resource was created. A resource of another controller or
-/// of a user has neither.
+/// of a user has no cluster; only a port of Kuryr has an owner then, the pod that it names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark {
-    /// The cluster in the mark.
+    /// The cluster in the mark; `None` for a resource of another controller or of a user.
     pub(super) cluster: Option<ClusterId>,
-    /// The owner in the mark.
+    /// The owner in the mark; `None` for a pooled resource too.
     pub(super) owner: Option<Owner>,
 }
 

@@ -3,7 +3,7 @@
 use super::mark::Mark;
 use staffetta_driver::{ClusterId, NamespaceNetwork, Owner, Uid};
 
-/// An existing network of a namespace.
+/// A network of a namespace in the simulated network, with its ownership mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNamespaceNetwork {
     /// The ids of the network and of its subnet.
@@ -20,7 +20,7 @@ pub struct MemoryNamespaceNetwork {
 }
 
 impl MemoryNamespaceNetwork {
-    /// Returns the ownership mark.
+    /// Returns the ownership mark of the network.
     pub(super) fn mark(&self) -> Mark {
         Mark { cluster: self.cluster.clone(), owner: self.owner.clone() }
     }

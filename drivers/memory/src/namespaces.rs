@@ -33,7 +33,7 @@ impl Default for MemoryNamespaceSubnets {
 }
 
 impl MemoryNamespaceSubnets {
-    /// Returns the owners of the existing networks of the cluster, ordered by network.
+    /// Returns the namespaces that own the existing networks of the cluster, ordered by the ids of the networks.
     pub fn owners(&self) -> Vec<Owner> {
         let networks = self.world.namespace_networks().into_iter();
         networks

@@ -21,7 +21,7 @@ use staffetta_driver::{
 /// The name of the Open vSwitch bridge to which all VIFs are plugged.
 const BRIDGE: &str = "br-int";
 
-/// The simulated network. It may be shared by several drivers, even by those of several clusters.
+/// The simulated network: subnets, ports and security groups. It may be shared by several drivers, even by those of several clusters.
 #[derive(Debug)]
 pub struct MemoryNetwork {
     options: MemoryOptions,

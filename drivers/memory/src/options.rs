@@ -1,4 +1,4 @@
-//! The section `[memory]`.
+//! The section `[memory]` of the configuration file.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

@@ -29,7 +29,7 @@ pub struct MemoryPort {
 }
 
 impl MemoryPort {
-    /// Returns the ownership mark.
+    /// Returns the ownership mark of the port.
     pub(super) fn mark(&self) -> Mark {
         Mark { cluster: self.cluster.clone(), owner: self.owner.clone() }
     }

@@ -27,7 +27,7 @@ pub enum PrefixMethod {
     Unassign,
 }
 
-/// A simulated cloud with subnets and machines. Each machine has one network interface.
+/// A simulated cloud with subnets and machines. Each machine has one network interface, which gets prefixes and single addresses.
 #[derive(Default)]
 pub struct MemoryPrefixes {
     cloud: Mutex<PrefixCloud>,
@@ -65,9 +65,9 @@ struct MachineTemplate {
 pub struct PrefixCalls {
     /// The number of reads of interfaces.
     pub interfaces: usize,
-    /// The number of assignments.
+    /// The number of calls that assigned blocks.
     pub assign: usize,
-    /// The number of removals.
+    /// The number of calls that removed blocks.
     pub unassign: usize,
 }
 
@@ -124,12 +124,12 @@ impl MemoryPrefixes {
         cloud.subnets.values_mut().for_each(|subnet| subnet.release(block));
     }
 
-    /// Returns the planned faults, to which others can be added.
+    /// Returns the faults that are planned for later calls of this provider. [`Faults::inject`] adds others.
     pub fn faults(&self) -> &Faults<PrefixMethod> {
         &self.faults
     }
 
-    /// Makes the next assignment to an interface with a free slot assign at most this number of blocks.
+    /// Makes the next assignment to an interface with enough free slots assign at most this number of blocks.
     pub fn limit_next_assignment(&self, most: usize) {
         self.cloud().next_limit = Some(most);
     }
@@ -157,7 +157,7 @@ impl MemoryPrefixes {
 }
 
 impl PrefixSubnet {
-    /// Returns up to `count` free blocks of this length, the lowest first.
+    /// Returns up to `count` free blocks with this prefix length in bits, the lowest first.
     fn free(&self, length: u8, count: usize) -> Vec<Ipv4Net> {
         let size = 1_u64 << (32 - length);
         let (mut next, mut free) = (u64::from(u32::from(self.range.network())), Vec::new());
@@ -220,7 +220,8 @@ impl PrefixCloud {
         }
     }
 
-    /// Assigns blocks to an interface, all that are requested or none, as EC2 does.
+    /// Assigns `count` blocks to an interface, or as many as [the limit](MemoryPrefixes::limit_next_assignment) allows. Fails without any if
+    /// there are too few, as EC2 does.
     fn assign(
         &mut self,
         id: &InterfaceId,

@@ -27,7 +27,7 @@ pub(super) struct PublicIps {
 pub(super) struct MemoryPublicIp {
     /// The ownership mark, which an address that a user created does not have.
     pub(super) mark: Mark,
-    /// The address with its association.
+    /// The address, and the port with which it is associated.
     pub(super) public_ip: PublicIp,
 }
 

@@ -62,7 +62,7 @@ impl SecurityGroups {
         self.groups.insert(id.clone(), (Creator::Other(description.to_owned()), group));
     }
 
-    /// Returns `true` unless the group has the ownership mark of a cluster, or another description than Kuryr gives that of the policy.
+    /// Returns `true` if the group does not exist, or if it has no ownership mark and its description is that of Kuryr's group for `policy`.
     pub(super) fn is_kuryrs(&self, id: &SecurityGroupId, policy: &str) -> bool {
         self.groups.get(id).is_none_or(|(creator, _)| {
             matches!(creator, Creator::Other(description) if is_kuryr_policy_group(description, policy))

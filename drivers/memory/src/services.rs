@@ -96,7 +96,7 @@ impl MemoryServices {
         }
     }
 
-    /// Makes the creation of listeners with this protocol fail from now on. Existing listeners stay.
+    /// Makes the cloud reject new listeners with this protocol, and new settings of existing ones, from now on. Existing listeners stay.
     pub fn disable_protocol(&self, protocol: Protocol) {
         self.state().load_balancers.disabled_protocols.insert(protocol);
     }
@@ -145,7 +145,7 @@ impl MemoryServices {
         self.state().public_ips.insert_user_address(ip)
     }
 
-    /// Locks the state.
+    /// Locks the load balancers and public addresses.
     pub(super) fn state(&self) -> MutexGuard<'_, ServicesState> {
         lock(&self.state)
     }

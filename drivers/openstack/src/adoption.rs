@@ -22,7 +22,7 @@ use crate::text::{is_well_formed, or_default};
 const ADOPT: StepName = "adopt a network";
 const DELETE: StepName = "delete an unused security group";
 
-/// The driver `openstack` of adoptions.
+/// The driver `openstack` of adoptions, which lists resources of the cloud and gives those of Kuryr an ownership mark, for a migration.
 pub struct OpenStackAdoption {
     network: Service,
     cluster: ClusterId,
@@ -32,7 +32,8 @@ pub struct OpenStackAdoption {
     public_ips: NeutronFloatingIps,
 }
 
-/// The fields of a network or a security group that tell whose it is: its project and its description.
+/// A network, subnet or security group in a response of Neutron. The project and the description, which may be an ownership mark, tell
+/// whose it is.
 #[derive(Deserialize)]
 pub(crate) struct DescribedResource {
     pub(crate) id: String,
@@ -67,7 +68,7 @@ impl OpenStackAdoption {
     /// Returns the ownership mark in the description of a resource.
     fn mark_of(&self, resource: &DescribedResource) -> ExistingMark {
         let owner = mark::owner_in(&resource.description, &self.cluster);
-        mark::existing(owner, &resource.description, &[])
+        mark::classify(owner, &resource.description, &[])
     }
 
     /// Reads a resource. Returns `None` if it does not exist or is not in the projects of the configuration, or if `id` does not have the
@@ -82,8 +83,8 @@ impl OpenStackAdoption {
         Ok(found.filter(|found| self.network.owns(&found.project_id)))
     }
 
-    /// Gives a network and its subnet the ownership mark of `owner`. The network comes last, because only the mark of the network is
-    /// searched for.
+    /// Gives a network and its subnet the ownership mark of `owner`. The network is marked last, because later look-ups find only the
+    /// network by its mark, and the subnet by the network.
     async fn adopt_network(&self, network: &NetworkId, subnet: &SubnetId, owner: &Owner) -> DriverResult<()> {
         let failed = |reason| DriverError::new(reason, ADOPT).detail(format!("network {network}"));
         let found = self.read(ADOPT, "network", network.as_str()).await?;
@@ -100,7 +101,8 @@ impl OpenStackAdoption {
         Ok(())
     }
 
-    /// Deletes a security group without an ownership mark, which Kuryr created for this network policy. Refuses any other one.
+    /// Deletes the security group `id`, which Kuryr created for the network policy `policy` according to its description. For any other
+    /// group, the error is [`Reason::Refused`]. A group that does not exist is no error.
     async fn delete_group(&self, id: &SecurityGroupId, policy: &str) -> DriverResult<()> {
         let Some(group) = self.read(DELETE, "security_group", id.as_str()).await? else { return Ok(()) };
         // The mark of a cluster would be in the description.

@@ -49,7 +49,7 @@ const FIELDS: &str = "id floating_ip_address port_id description project_id revi
 pub struct NeutronFloatingIps {
     network: Service,
     cluster: ClusterId,
-    /// The external network in which floating IPs are allocated.
+    /// The external network in which floating IPs are allocated. Without it, none is allocated.
     pool: Option<NetworkId>,
     subnet: Option<SubnetId>,
 }
@@ -94,7 +94,7 @@ impl NeutronFloatingIps {
     /// foreign one.
     fn mark_of(&self, found: &FloatingIp) -> ExistingMark {
         let owner = mark::owner_in(&found.description, &self.cluster);
-        mark::existing(owner.filter(|_| self.network.owns(&found.project_id)), &found.description, &[])
+        mark::classify(owner.filter(|_| self.network.owns(&found.project_id)), &found.description, &[])
     }
 
     /// Returns `true` if the ownership mark of a floating IP names `owner`.
@@ -102,7 +102,7 @@ impl NeutronFloatingIps {
         matches!(self.mark_of(found), ExistingMark::Owned(marked) if marked.uid == owner.uid)
     }
 
-    /// Converts a floating IP. A floating IP with the ownership mark of this cluster was allocated by this driver, any
+    /// Converts a floating IP to a [`PublicIp`]. A floating IP with the ownership mark of this cluster was allocated by this driver, any
     /// other one by a user.
     fn public_ip(&self, found: FloatingIp) -> PublicIp {
         let ours = matches!(self.mark_of(&found), ExistingMark::Owned(_));

@@ -68,8 +68,9 @@ pub(crate) fn owner_in(description: &str, cluster: &ClusterId) -> Option<Owner> 
     mark.owner.filter(|owner| !owner.name.is_empty())
 }
 
-/// Returns the ownership mark of a resource whose description and tags name `owner`, if any, as one of this cluster.
-pub(crate) fn existing(owner: Option<Owner>, description: &str, tags: &[String]) -> ExistingMark {
+/// Classifies the ownership mark of a resource: `Owned` if `owner` is given, the owner that a mark of this cluster names; otherwise
+/// `Foreign` if the description or a tag is a mark, and `Unmarked` if not.
+pub(crate) fn classify(owner: Option<Owner>, description: &str, tags: &[String]) -> ExistingMark {
     match owner {
         Some(owner) => ExistingMark::Owned(owner),
         None if is_marked(description, tags) => ExistingMark::Foreign,
@@ -137,8 +138,8 @@ impl fmt::Display for ResourceMark {
     }
 }
 
-/// The ownership mark of a port for pods: its purpose, and its parent if it is nested. The mark never changes: a port that was created for
-/// a pod is never used by another pod, and the mark of a pooled port never names a pod.
+/// The ownership mark of a Neutron port for pods: the cluster, the purpose of the port, and the node and parent of a nested port. The mark
+/// never changes: a port that was created for a pod is never used by another pod, and the mark of a pooled port never names a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortMark {
     /// The id of the cluster that created the port.
@@ -179,7 +180,7 @@ pub(crate) enum Parent {
 }
 
 impl PortMark {
-    /// Returns the tags of the port, by which lists are filtered.
+    /// Returns the ownership tags of the port: the tag of the cluster and, for the port of a pod, the tag of the pod's UID.
     pub(crate) fn tags(&self) -> Vec<String> {
         tags(&self.cluster, self.owner())
     }
@@ -210,7 +211,8 @@ impl PortMark {
         }
     }
 
-    /// Parses the description of a port, or returns `None` if it is not an ownership mark, or if an id in it does not have the form of one.
+    /// Parses the description of a port. Returns `None` if it is not the ownership mark of a pod's or a pool's port, or if the id of the
+    /// trunk or the parent port in it does not have the form of an id.
     pub(crate) fn parse(description: &str) -> Option<Self> {
         let words = Words::parse(description)?;
         let pod = words.owner("uid", "pod").map(Purpose::Pod);

@@ -29,11 +29,11 @@ pub struct NamespaceNetworks {
     router: Option<String>,
     /// The IP version of the subnet pool, which never changes.
     ip_version: OnceCell<u8>,
-    /// The VIF pool that may have ports in the networks.
+    /// The VIF pool whose ports in a network are deleted before the network, if there is a pool.
     pool: Option<Arc<dyn VifPoolDriver>>,
 }
 
-/// The fields of a subnet pool that are read.
+/// The fields of a Neutron subnet pool that are read.
 #[derive(Deserialize)]
 struct SubnetPoolBody {
     ip_version: u8,
@@ -72,8 +72,8 @@ impl NamespaceNetworks {
         Ok(sorted_ids(call.query("network_id", network).fields("id").list("subnets").await?))
     }
 
-    /// Creates a network or a subnet and returns its id. `kind` is the key of the resource in Neutron's API. `body` contains the fields
-    /// other than the name, the ownership mark and the project.
+    /// Creates a network or a subnet and returns its id. `step` is the operation that errors name, `kind` is the key of the resource in
+    /// Neutron's API, such as `network`, and `body` contains the fields other than the name, the ownership mark and the project.
     async fn create(
         &self,
         (step, kind): (StepName, &str),
@@ -155,7 +155,7 @@ impl NamespaceNetworks {
     }
 }
 
-/// The name of the call that creates the network of a namespace, and the key of its body.
+/// The operation that errors name when the network of a namespace cannot be created, and the key of a network in Neutron's API.
 const NETWORK: (&str, &str) = ("create the network of a namespace", "network");
 
 #[async_trait]

@@ -16,7 +16,7 @@ impl Projects {
         Self(Some(Arc::new(projects.into_iter().collect())))
     }
 
-    /// Returns `true` if `project` is one of these projects.
+    /// Returns `true` if the set contains `project`. The default value contains every project.
     pub fn contains(&self, project: &ProjectId) -> bool {
         self.0.as_ref().is_none_or(|projects| projects.contains(project))
     }

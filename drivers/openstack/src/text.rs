@@ -18,7 +18,7 @@ pub(crate) fn name(text: &str) -> String {
     text.chars().take(MAX_LENGTH).collect()
 }
 
-/// Deserializes a field, with `null` as the default value of its type.
+/// Deserializes a field of a JSON object; `null` becomes the default value of its type.
 pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

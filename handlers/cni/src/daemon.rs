@@ -26,7 +26,7 @@ use crate::target::PodTarget;
 pub(crate) const WAITING_FOR_VIF: &str = "WaitingForVif";
 /// The reason of the Event of a pod whose VIF cannot be bound.
 pub(crate) const BINDING_FAILED: &str = "BindingFailed";
-/// The name of the handler.
+/// The name of the handler that keeps the daemon's table of pods up to date.
 pub const HANDLER: &str = "cni";
 
 /// The binding drivers, by the class of the VIFs that they bind.
@@ -42,7 +42,7 @@ const MAX_CONCURRENT_CHANGES: usize = 8;
 /// The number of times that `ADD` binds the VIFs of a pod, if they are replaced before they are active.
 const MAX_BIND_ATTEMPTS: usize = 3;
 
-/// Executes the commands of the plugin for the pods of one node.
+/// The daemon that executes the commands of the CNI plugin for the pods of one node.
 pub struct CniDaemon {
     /// The pods of the node, as the API server shows them.
     pub(crate) pods: PodTable,
@@ -59,7 +59,7 @@ pub struct CniDaemon {
 }
 
 impl CniDaemon {
-    /// Creates the daemon. `limit` is the time that a pod waits for its VIF, and again for its port.
+    /// Creates the daemon. `limit` is the maximum time that `ADD` waits for the VIF of a pod, and then again for its port to be active.
     pub fn new(records: Records, bindings: Bindings, limit: Duration) -> Self {
         Self {
             pods: PodTable::default(),
@@ -198,7 +198,7 @@ impl CniDaemon {
         }
     }
 
-    /// Unbinds the VIFs of a pod. What is not bound counts as unbound, and a command for an earlier sandbox of the pod changes nothing.
+    /// Unbinds the VIFs of a pod. Idempotent: succeeds if nothing is bound. A command for an earlier sandbox of the pod changes nothing.
     pub async fn delete(self: &Arc<Self>, request: &CniRequest) -> Result<(), CniError> {
         let target = PodTarget::read(request)?;
         let _held = self.locks.lock(&target.pod()).await;

@@ -8,7 +8,7 @@ use staffetta_handler::{Registration, ResourceEventHandler, Tombstone};
 
 use crate::daemon::CniDaemon;
 
-/// Puts each pod of the node into the table of the daemon. It writes nothing.
+/// The handler that puts each pod of the node into the table of the daemon. It writes nothing to the API server.
 struct CniHandler(Arc<CniDaemon>);
 
 /// Registers the handler for the pods of the node `node_name`; the API server sends no others.

@@ -1,4 +1,4 @@
-//! The options of the daemon.
+//! The options of the daemon of the CNI plugin.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -50,7 +50,7 @@ impl Default for CniDaemonOptions {
     }
 }
 
-/// The address of the daemon.
+/// The address at which the daemon listens for the CNI plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Listen {

@@ -53,7 +53,7 @@ struct Table {
 }
 
 impl PodTable {
-    /// Adds or replaces a pod.
+    /// Adds or replaces a pod, and wakes the commands that wait for it. A pod in the network of the node (`hostNetwork`) is ignored.
     pub(crate) fn put(&self, pod: &Pod) {
         let Some(entry) = PodEntry::of(pod) else { return };
         self.0.send_if_modified(|table| {
@@ -63,7 +63,7 @@ impl PodTable {
         });
     }
 
-    /// Removes a pod.
+    /// Removes a pod, and remembers its UID, so that a command for this UID fails at once.
     pub(crate) fn remove(&self, uid: &str) {
         self.0.send_modify(|table| {
             table.pods.remove(uid);
@@ -85,12 +85,12 @@ impl PodTable {
         self.0.receiver_count()
     }
 
-    /// Returns the pod that the command is about.
+    /// Returns the pod that a command is about; `None` if the table has no such pod, or several of that name and the command has no UID.
     pub(crate) fn get(&self, target: &PodTarget) -> Option<PodEntry> {
         self.0.borrow().get(target).cloned()
     }
 
-    /// Waits until the pod is as `is_ready` requests, but no longer than `limit`.
+    /// Waits until `is_ready` returns `true` for the pod of a command or the pod is deleted, but no longer than `limit`.
     pub(crate) async fn wait(
         &self,
         target: &PodTarget,
@@ -109,7 +109,7 @@ impl PodTable {
 }
 
 impl Table {
-    /// Returns the pod that the command is about.
+    /// Returns the pod that a command is about; `None` if there is no such pod, or several of that name and the command has no UID.
     fn get(&self, target: &PodTarget) -> Option<&PodEntry> {
         let is_meant = |pod: &&PodEntry| pod.namespace == target.namespace && pod.name == target.name;
         let mut meant = self.pods.values().filter(is_meant);
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// Returns `true` if the pod of the command is among the last deleted ones.
+    /// Returns `true` if the pod of the command is among the last deleted ones; always `false` if the command has no UID.
     fn is_deleted(&self, target: &PodTarget) -> bool {
         target.uid.as_ref().is_some_and(|uid| self.deleted.contains(uid))
     }

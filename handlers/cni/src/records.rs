@@ -31,7 +31,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Returns a property that both records have and only one pod of a node may have; `None` if there is none.
+    /// Returns the port, MAC address or IP address that both records have and only one pod of a node may have; `None` if there is none.
     fn conflict(&self, other: &Self) -> Option<String> {
         let mut pairs = self
             .attachments
@@ -126,8 +126,8 @@ impl Records {
         self.records().values().cloned().collect()
     }
 
-    /// Adds a record, unless another pod has the same port or address. The check and the addition are one step, so that of two pods
-    /// with the same VIF at most one is bound.
+    /// Adds a record or replaces that of the same pod, unless another pod has the same port or address. The check and the addition are
+    /// atomic, so that of two pods with the same VIF at most one is bound.
     pub(crate) fn claim(&self, record: Record) -> Result<(), ClaimError> {
         let mut records = self.records();
         let mut others = records.values().filter(|other| other.uid != record.uid);
@@ -143,7 +143,7 @@ impl Records {
         Ok(())
     }
 
-    /// Removes a record.
+    /// Removes the record of the pod with this UID, from memory and from the disk. Succeeds if there is none.
     pub(crate) fn remove(&self, uid: &str) -> Result<(), RecordError> {
         let mut records = self.records();
         let path = self.path(uid);

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, UnixListener};
 use crate::daemon::{CniDaemon, run_to_completion};
 use crate::options::Listen;
 
-/// The server cannot listen at its address, or stopped.
+/// The error of a server that cannot listen at its address, or that stopped because of a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address} (`cni_daemon.listen`)")]
 pub struct ServeError {
@@ -30,7 +30,7 @@ pub struct ServeError {
     source: io::Error,
 }
 
-/// A server whose socket listens already, before it answers requests.
+/// A server whose socket listens already, but that does not answer requests yet.
 pub struct CniServer {
     listener: SocketListener,
     address: String,
@@ -76,8 +76,8 @@ impl CniServer {
     }
 }
 
-/// Binds a Unix socket that only the user of the daemon may use. It is bound under a temporary name first: nobody can connect before its mode
-/// is 0600, and a socket of an earlier process is replaced in one step.
+/// Binds a Unix socket that only the user of the daemon may use. It is bound under a temporary name first: nobody can connect to `path`
+/// before the mode is 0600, and a socket of an earlier process is replaced atomically.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -140,7 +140,7 @@ async fn collect(State(daemon): Daemon, body: Bytes) -> Response {
     empty(observed(&daemon, "gc", body, collect).await)
 }
 
-/// Reads the request, runs the command, and reports its duration and result.
+/// Parses the request, runs the command, and reports its duration and error code to the observer of commands, for metrics.
 async fn observed<R: DeserializeOwned, T, F: Future<Output = Result<T, CniError>>>(
     daemon: &Arc<CniDaemon>,
     command: &'static str,

@@ -18,12 +18,13 @@ pub(crate) struct PodTarget {
     pub(crate) container_id: String,
     /// The file of the network namespace; empty if the runtime knows none any more.
     pub(crate) netns: PathBuf,
-    /// The name of the first interface in the pod.
+    /// The name of the interface in the pod that gets the default VIF (`CNI_IFNAME`).
     pub(crate) interface: String,
 }
 
 impl PodTarget {
-    /// Reads the arguments. Each of them may come from anybody who can reach the socket, so none becomes a part of a path without a check.
+    /// Reads the arguments of a command. Anybody who can reach the socket may have written them, so none becomes a part of a path without a
+    /// check.
     pub(crate) fn read(request: &CniRequest) -> Result<Self, CniError> {
         let argument = |key: &str| {
             let value = request.argument(key).ok_or_else(|| {

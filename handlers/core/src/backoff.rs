@@ -43,7 +43,7 @@ const JITTER: f64 = 0.1;
 pub(crate) const MAX_HINT: Duration = Duration::from_secs(300);
 
 impl Default for BackoffPolicy {
-    /// Delays from 1 s to 60 s, for 500 s: the values that Kuryr uses for retries.
+    /// Returns the policy with delays from 1 s to 60 s, for 500 s: the values that Kuryr uses for retries.
     fn default() -> Self {
         Self {
             limit: Some(Duration::from_secs(500)),

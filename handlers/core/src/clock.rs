@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct BootTime(Duration);
 
 impl BootTime {
-    /// Returns the current time.
+    /// Returns the current time on the boot clock.
     pub fn now() -> Self {
         let time = Duration::try_from(clock_gettime(ClockId::Boottime));
         Self(time.expect("the boot clock starts at 0"))

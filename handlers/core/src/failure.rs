@@ -76,7 +76,7 @@ pub struct Pending {
 }
 
 impl Default for Pending {
-    /// Work that has begun, and is reported after 30 s.
+    /// Returns the value for work that has begun, and is reported as a failure after 30 s.
     fn default() -> Self {
         Self { report_after: Duration::from_secs(30), queued: false }
     }
@@ -119,7 +119,7 @@ impl Failure for kube::Error {
     }
 }
 
-/// The handler panicked; the field is the panic message.
+/// The error that a handler panicked; the field is the panic message.
 #[derive(Debug, thiserror::Error)]
 #[error("the handler panicked: {0}")]
 pub struct Panicked(String);
@@ -143,7 +143,7 @@ impl Failure for Panicked {
     }
 }
 
-/// An invocation of a handler or of a driver exceeded its time limit, and was interrupted.
+/// The error that an invocation of a handler or of a driver exceeded its time limit, and was interrupted.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {} s", limit.as_secs_f64())]
 pub struct TimedOut {

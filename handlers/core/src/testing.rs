@@ -37,7 +37,8 @@ use crate::event::{AnyEvent, Event, Identity, Message, Object, Tombstone, Trigge
 use crate::failure::{Failure, HandlerError, Pending, causes};
 use crate::registry::Registration;
 
-/// Delivers events to one handler, and before that to its indexes, as the program does. Each call returns the result of the handler.
+/// A feed that delivers events to one handler, and before that to its indexes, as the program does. Each call returns the result of the
+/// handler.
 ///
 /// There are no queues, retries or time limits.
 pub struct Feed(Registration);
@@ -122,7 +123,7 @@ impl<E: Message> Report<E> for LogReport {
     }
 }
 
-/// Discards all measurements.
+/// A [`QueueMetrics`] that discards all counts and durations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 
@@ -133,7 +134,7 @@ impl QueueMetrics for NoMetrics {
     fn retried(&self) {}
 }
 
-/// An error with configurable properties.
+/// A handler error for tests, with configurable properties.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 /// The number of characters of a malformed annotation that its error quotes.
 const QUOTED: usize = 60;
 
-/// The error for an annotation that is malformed.
+/// The error for an annotation whose value is not the JSON that staffetta and Kuryr write.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the annotation {key} begins with `{found}` and is not in the format that staffetta and Kuryr write; \

@@ -8,13 +8,13 @@ use crate::os_vif::KURYR_VIF;
 /// The prefix of the finalizers of Kuryr. Kuryr adds one before it creates a custom resource for an
 /// object, and removes it after that resource is deleted.
 const KURYR_FINALIZER_PREFIX: &str = "kuryr.openstack.org/";
-/// The prefix of staffetta's own finalizers.
+/// The prefix of the finalizers of this program (staffetta).
 const OWN_FINALIZER_PREFIX: &str = "staffetta.dev/";
 /// The annotations in which earlier releases of Kuryr, and this program, record a port or a load
 /// balancer.
 const ANNOTATIONS: [&str; 2] = [KURYR_VIF, "openstack.org/kuryr-lbaas-state"];
 
-/// The reason of the Event for an object that Kuryr manages.
+/// The reason of the Event for a pod or service that is left alone because Kuryr manages it.
 pub(crate) const MANAGED: &str = "ManagedByKuryr";
 
 /// Returns `true` if the finalizer is one of Kuryr's: `kuryr.openstack.org/pod-finalizer`,
@@ -23,9 +23,9 @@ pub fn is_finalizer(finalizer: &str) -> bool {
     finalizer.starts_with(KURYR_FINALIZER_PREFIX) || finalizer.ends_with(".kuryr.openstack.org")
 }
 
-/// Returns the text of the Event if Kuryr manages the object: it has a finalizer of Kuryr, and
-/// neither a finalizer of this program nor the annotation of earlier releases of Kuryr.
-pub(crate) fn managed(object: &impl ResourceExt) -> Option<String> {
+/// Returns the text of a warning Event if Kuryr manages the object, otherwise `None`. Kuryr manages an object that has
+/// a finalizer of Kuryr, and neither a finalizer of this program nor the annotation of earlier releases of Kuryr.
+pub(crate) fn managed_notice(object: &impl ResourceExt) -> Option<String> {
     let with = |prefix| object.finalizers().iter().find(move |finalizer| finalizer.starts_with(prefix));
     let is_annotated = ANNOTATIONS.iter().any(|key| object.annotations().contains_key(*key));
     let theirs =

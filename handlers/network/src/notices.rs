@@ -14,8 +14,8 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Creates the notices of the handler named `handler`. Its Events are recorded through
-    /// `recorder`.
+    /// Creates the notices of the handler named `handler`, without any condition. Its warning
+    /// Events are recorded through `recorder`.
     pub(crate) fn new(handler: &'static str, recorder: Recorder) -> Self {
         Self { handler, recorder, conditions: DashMap::new() }
     }

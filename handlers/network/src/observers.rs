@@ -8,7 +8,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use staffetta_driver::{NamespaceObserver, NetworkPolicyObserver};
 use staffetta_handler::{Event, Index, Registration};
 
-/// An index that forwards the events of one kind to a driver's observer.
+/// An index that forwards the events of namespaces or of network policies to a driver's observer.
 struct ObserverIndex<O: ?Sized>(Arc<O>);
 
 impl Index<Namespace> for ObserverIndex<dyn NamespaceObserver> {
@@ -32,8 +32,8 @@ impl Index<NetworkPolicy> for ObserverIndex<dyn NetworkPolicyObserver> {
     }
 }
 
-/// Adds an index of namespaces for each observer; `None` entries are skipped. Without observers,
-/// namespaces are not watched.
+/// Adds to `registration`, for each observer, an index that forwards the events of namespaces to
+/// it; `None` entries are skipped. Without observers, namespaces are not watched.
 pub(crate) fn observe_namespaces<H: Send + Sync + 'static>(
     registration: Registration<H>,
     observers: impl IntoIterator<Item = Option<Arc<dyn NamespaceObserver>>>,
@@ -43,8 +43,8 @@ pub(crate) fn observe_namespaces<H: Send + Sync + 'static>(
     })
 }
 
-/// Adds an index of network policies for `observer`. If `observer` is `None`, network policies are
-/// not watched.
+/// Adds to `registration` an index that forwards the events of network policies to `observer`. If
+/// `observer` is `None`, network policies are not watched.
 pub(crate) fn observe_policies<H: Send + Sync + 'static>(
     registration: Registration<H>,
     observer: Option<Arc<dyn NetworkPolicyObserver>>,

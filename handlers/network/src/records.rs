@@ -3,8 +3,8 @@
 use dashmap::DashMap;
 use staffetta_driver::Uid;
 
-/// The in-memory records of all objects of one kind, by UID. An object whose annotation shows the
-/// full state has no record.
+/// The in-memory records of the external resources of Kubernetes objects of one kind, by the
+/// object's UID. An object whose annotation shows the full state of its resources has no record.
 pub(crate) struct RecordMap<R>(DashMap<Uid, R>);
 
 impl<R> Default for RecordMap<R> {
@@ -14,27 +14,27 @@ impl<R> Default for RecordMap<R> {
 }
 
 impl<R: Clone> RecordMap<R> {
-    /// Returns a copy of the object's record, or `None` if the object has no record.
+    /// Returns a copy of the in-memory record of the object with this UID, or `None` if it has no record.
     pub(crate) fn get(&self, uid: &Uid) -> Option<R> {
         self.0.get(uid).map(|record| record.clone())
     }
 
-    /// Returns `true` if the object has a record.
+    /// Returns `true` if there is an in-memory record of the object with this UID.
     pub(crate) fn contains(&self, uid: &Uid) -> bool {
         self.0.contains_key(uid)
     }
 
-    /// Sets or replaces the object's record.
+    /// Sets or replaces the in-memory record of the object with this UID.
     pub(crate) fn set(&self, uid: &Uid, record: R) {
         self.0.insert(uid.clone(), record);
     }
 
-    /// Removes the object's record.
+    /// Removes the in-memory record of the object with this UID, if there is one.
     pub(crate) fn remove(&self, uid: &Uid) {
         self.0.remove(uid);
     }
 
-    /// Removes all records, and then adds `records`.
+    /// Removes all in-memory records, and then adds `records`. It is not atomic.
     pub(crate) fn replace_all(&self, records: impl IntoIterator<Item = (Uid, R)>) {
         self.0.clear();
         for (uid, record) in records {

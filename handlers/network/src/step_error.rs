@@ -24,10 +24,10 @@ pub struct StepError {
 /// The cause of a failed step.
 #[derive(Debug, thiserror::Error)]
 pub enum StepCause {
-    /// A driver failed.
+    /// A driver call, for example to OpenStack, failed.
     #[error(transparent)]
     Driver(Box<DriverError>),
-    /// An annotation is malformed.
+    /// An annotation of the object is malformed.
     #[error(transparent)]
     Annotation(#[from] AnnotationError),
     /// The event is older than the handler's last write. A newer event, which shows the write, will

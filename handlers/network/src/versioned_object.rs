@@ -63,16 +63,16 @@ pub struct Versioned<T>(pub T);
 /// which some programs write.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Envelope<T, S = String> {
-    /// The object, whose inner objects have envelopes too.
+    /// The object in the envelope. Objects inside it have envelopes too.
     #[serde(rename = "versioned_object.data")]
     pub(crate) data: T,
-    /// The name of the class.
+    /// The name of the object's class, such as `FixedIP`.
     #[serde(rename = "versioned_object.name")]
     pub(crate) name: S,
     /// The project that defines the class, such as `os_vif`.
     #[serde(rename = "versioned_object.namespace")]
     pub(crate) namespace: S,
-    /// The version of the class, such as `1.0`.
+    /// The version of the object's class, such as `1.0`.
     #[serde(rename = "versioned_object.version")]
     pub(crate) version: S,
 }
@@ -118,7 +118,7 @@ pub fn to_text(object: &impl Serialize) -> String {
     to_text_of(serde_json::to_value(object).expect("keys are strings and no number is without a JSON form"))
 }
 
-/// Formats `value` as the value of an annotation, like [`to_text`].
+/// Formats `value` as the value of an annotation: JSON in one line with sorted keys.
 pub(crate) fn to_text_of(mut value: Value) -> String {
     value.sort_all_objects();
     value.to_string()

@@ -6,7 +6,7 @@ use ipnet::Ipv4Net;
 use staffetta_driver::Uid;
 use staffetta_driver::pool::{Candidate, PoolKind};
 
-/// The key of the annotation of a pod that contains its address, and the name of the resource that such a pod requests.
+/// The key of the annotation of a pod that contains its address, and the name of the extended resource that such a pod requests.
 pub const PRIVATE_IPV4_ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 
 /// An address together with the assigned block that contains it.
@@ -18,7 +18,7 @@ pub struct BlockAddress {
     pub address: Ipv4Addr,
 }
 
-/// The contents of a node's pool: blocks are assigned to the node, and their addresses are handed out to pods.
+/// The kind of a node's address pool: its groups are the blocks on the node's interface, and its items are the addresses for pods.
 ///
 /// Addresses are taken from the block with the fewest free ones, so that other blocks become wholly free and can be released. Of several
 /// such blocks, the one with the lowest address is used.
@@ -48,8 +48,8 @@ impl PoolKind for Addresses {
     }
 }
 
-/// Returns the address in the value of an annotation; `None` if it is not an IPv4 address with an optional prefix length, such as
-/// `10.0.0.5/32`. The prefix length is not used.
+/// Returns the address in `value`, the value of the annotation of a pod; `None` if it is not an IPv4 address with an optional
+/// prefix length, such as `10.0.0.5/32`. The prefix length is not used.
 pub fn parse(value: &str) -> Option<Ipv4Addr> {
     let network = value.parse::<Ipv4Net>().map(|network| network.addr());
     network.or_else(|_| value.parse()).ok()

@@ -26,17 +26,17 @@ pub fn node_label(text: &str) -> Result<(String, String), NodeLabelError> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Decides if a pod needs an address of its node.
+/// The rules that decide if a pod needs an address of its node: it requests one, or can run only on nodes with a label.
 #[derive(Clone, Debug)]
 pub struct PodAdmission {
-    /// The key of the label of nodes.
+    /// The key of the label of the nodes whose pods get addresses.
     pub(crate) key: String,
-    /// The value of the label of nodes.
+    /// The value of the label of the nodes whose pods get addresses.
     pub(crate) value: String,
 }
 
 impl PodAdmission {
-    /// Creates the admission for pods of nodes with the label `label`, a key and a value.
+    /// Creates the admission for pods of nodes with a label, given as its key and its value.
     pub fn new((key, value): (String, String)) -> Self {
         Self { key, value }
     }
@@ -54,7 +54,7 @@ impl PodAdmission {
             || self.is_required(spec)
     }
 
-    /// Returns `true` if the pod needs an address: it requests one, or should.
+    /// Returns `true` if the pod needs an address: it requests one, or can run only on labelled nodes.
     pub fn needs_address(&self, pod: &Pod) -> bool {
         requests_address(pod) || self.selects(pod)
     }
@@ -105,7 +105,7 @@ impl PodAdmission {
     }
 }
 
-/// Returns `true` if a container of the pod requests an address.
+/// Returns `true` if a container of the pod has the resource `vpc.amazonaws.com/PrivateIPv4Address` in its requests or limits.
 pub(crate) fn requests_address(pod: &Pod) -> bool {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut resources = containers.filter_map(|container| container.resources.as_ref());

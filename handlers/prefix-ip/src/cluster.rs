@@ -15,20 +15,20 @@ use crate::nodes::{KnownPod, NodeTable};
 use crate::settings::Settings;
 use crate::waiting::WaitingPods;
 
-/// The namespace and name of the `ConfigMap` with the options.
+/// The namespace and name of the `ConfigMap` with the options of this handler.
 pub const CONFIG_MAP: (&str, &str) = ("kube-system", "amazon-vpc-cni");
 
-/// The label of nodes of EKS Auto Mode, which assigns addresses itself.
+/// The label, as key and value, of nodes of EKS Auto Mode, which assigns addresses itself.
 const AUTO_MODE_LABEL: (&str, &str) = ("eks.amazonaws.com/compute-type", "auto");
 
-/// The nodes, pods and options of the cluster.
+/// The nodes, pods and options of the cluster, from their watches.
 pub struct WatchedCluster {
-    /// Decides which pods need an address. Contains the label of the nodes whose pods get addresses.
+    /// The rules that decide which pods need an address. They contain the label of the nodes whose pods get addresses.
     pub admission: PodAdmission,
     table: Arc<NodeTable>,
-    /// The pods that wait for an address.
+    /// The pods that wait for an address of their node.
     pub waiting: WaitingPods,
-    /// Notified when the options have changed.
+    /// Notified when the `ConfigMap` with the options was added, changed or deleted.
     changed: Notify,
     state: Mutex<WatchedState>,
 }
@@ -40,18 +40,18 @@ struct WatchedState {
     nodes: BTreeMap<String, Arc<Node>>,
     /// The pods that need an address and have one in their status or their annotation, by the name of their node and by UID.
     pods: HashMap<String, HashMap<String, KnownPod>>,
-    /// The options; `None` until the `ConfigMap` is known.
+    /// The options; `None` until the first event of the `ConfigMap` with them.
     settings: Option<Settings>,
 }
 
 impl WatchedCluster {
-    /// Creates an empty cluster. Nodes with the label `label` get addresses for their pods. Changed options are passed on to `table`.
+    /// Creates an empty cluster. Pods get addresses on nodes with `label`, a key and a value. Changed options are passed on to `table`.
     pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
         let (waiting, admission) = (WaitingPods::default(), PodAdmission::new(label));
         Self { admission, table, waiting, changed: Notify::new(), state: Mutex::default() }
     }
 
-    /// Returns the options; the defaults without a `ConfigMap`.
+    /// Returns the options of the handler; the defaults without a `ConfigMap`.
     pub fn settings(&self) -> Settings {
         self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new()).0)
     }
@@ -66,7 +66,7 @@ impl WatchedCluster {
         self.state().nodes.get(name).cloned()
     }
 
-    /// Waits until the options have changed since the last call.
+    /// Waits until the `ConfigMap` with the options has had an event since the last call.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -82,7 +82,7 @@ impl WatchedCluster {
 }
 
 impl WatchedState {
-    /// Removes a pod of a node.
+    /// Removes the pod with this UID from the pods of `node`.
     fn forget(&mut self, node: &str, uid: &str) {
         let Some(pods) = self.pods.get_mut(node) else { return };
         pods.remove(uid);
@@ -152,18 +152,18 @@ impl Index<ConfigMap> for WatchedCluster {
     }
 }
 
-/// Returns `true` for the `ConfigMap` with the options.
+/// Returns `true` if `object` is the `ConfigMap` with the options of this handler.
 pub(crate) fn is_options_map(object: &ObjectRef<'_>) -> bool {
     (object.namespace, object.name) == (Some(CONFIG_MAP.0), CONFIG_MAP.1)
 }
 
-/// Returns the name of the node of a pod.
+/// Returns the name of the node of a pod; `None` if the pod is not scheduled yet.
 pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Returns the pod with its address; `None` if it needs none, or has none. The address that the kubelet reports takes precedence over that
-/// in the annotation, which other users can write.
+/// Returns the pod with its address; `None` if it needs no address of its node, or has none. The address that the kubelet reports takes
+/// precedence over that in the annotation, which other users can write.
 fn known(admission: &PodAdmission, pod: &Pod) -> Option<KnownPod> {
     if !PodLifecycle::of(pod).has_network() || !admission.needs_address(pod) {
         return None;

@@ -48,7 +48,7 @@ pub enum PrefixIpError {
         "the provider has no machine {0}; check `spec.providerID` of the node, and its region and account"
     )]
     NoMachine(String),
-    /// A pod waits for its address. Only a dry run fails with this error.
+    /// A pod waits for an address of its node. Only a dry run fails with this error.
     #[error(transparent)]
     Wait(#[from] NoAddress),
     /// A pod that has started has the annotation of an address that this handler did not give it.
@@ -56,16 +56,16 @@ pub enum PrefixIpError {
         "the pod runs with the annotation of an address that it was not given; delete the pod, so that its successor gets one"
     )]
     ForeignAddress,
-    /// The annotation or the capacity cannot be written.
+    /// The annotation of a pod or the capacity of a node cannot be written to the Kubernetes API.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
-/// The node of a pod has no free address.
+/// The error that the node of a pod has no free address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node {node} has no free address: {}", self.remedy())]
 pub struct NoAddress {
-    /// The name of the node.
+    /// The name of the pod's node.
     pub node: String,
     /// The reason for the wait; `None` if the network interface of the node was not read yet.
     pub wait: Option<Wait>,

@@ -98,12 +98,12 @@ impl PrefixIpHandler {
             })
     }
 
-    /// Returns `true` if pods of the node get addresses.
+    /// Returns `true` if pods of the node get addresses: it is a labelled node with a machine, and the options switch addresses on.
     fn serves(&self, node: &str) -> bool {
         self.cluster.node(node).is_some() && self.cluster.settings().enabled
     }
 
-    /// Adds a node that the table lacks: reads its network interface, and recovers the addresses of its pods.
+    /// Adds a node to the table, unless it is there: reads its network interface, and recovers the addresses of its pods.
     async fn learn(&self, node: &Node) -> Result<(), PrefixIpError> {
         let name = node.name_any();
         let Some(machine) = instance(node) else { return Ok(()) };

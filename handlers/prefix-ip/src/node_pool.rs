@@ -20,13 +20,13 @@ use crate::targets::{TargetPolicy, Targets};
 /// [`NodePool::assigned`] or [`NodePool::unassigned`], with the same `op` and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAction {
-    /// The kind of the blocks.
+    /// The kind of the blocks to assign or remove: prefixes or single addresses.
     pub kind: BlockKind,
-    /// The change of the pool of this kind.
+    /// The number of blocks to assign, or the blocks to remove.
     pub action: Action<Ipv4Net, ()>,
 }
 
-/// The address that a pod has, as its annotation shows it.
+/// The address that a pod has, in the form of its annotation `address/length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodAddress {
     /// The address itself.
@@ -40,9 +40,9 @@ pub struct PodAddress {
 pub struct InterfaceDrift {
     /// Blocks of the interface that were unknown. Their addresses are handed out after the cool-down.
     pub found: Vec<Ipv4Net>,
-    /// Blocks that are not on the interface any more.
+    /// Blocks that were known and are not on the interface any more.
     pub lost: Vec<Ipv4Net>,
-    /// The addresses of pods in `lost` blocks.
+    /// The addresses in `lost` blocks that pods use, each with the UID of the pod.
     pub lost_in_use: Vec<(Ipv4Addr, Uid)>,
 }
 
@@ -69,16 +69,16 @@ pub struct NodePool {
     unplaced: Vec<(Uid, Ipv4Addr)>,
     /// The delay before an address that a pod gave back is handed out again.
     cool_down: Duration,
-    /// The time since which each pool has had more blocks than it needs.
+    /// The time since which each pool has had more blocks than it needs; `None` for a pool without a surplus.
     surplus_since: [Option<Duration>; 2],
-    /// `true` for each pool that needed more blocks when it was last planned.
+    /// `true` for each pool that needed more blocks when its changes were last planned.
     lacks_blocks: [bool; 2],
 }
 
-/// The number of cool-downs for which a pool keeps blocks that it does not need, because the next pods may need them.
+/// The time, as a multiple of the cool-down, for which a pool keeps blocks that it does not need, because the next pods may need them.
 const SURPLUS_COOL_DOWNS: u32 = 4;
 
-/// The two kinds of blocks, in the order of their declaration.
+/// The two kinds of blocks, in the order of their discriminants, which index the pools.
 pub(crate) const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address];
 
 impl NodePool {
@@ -105,7 +105,7 @@ impl NodePool {
         node
     }
 
-    /// Returns the id of the interface.
+    /// Returns the id of the node's network interface.
     pub fn interface(&self) -> &InterfaceId {
         &self.interface
     }
@@ -130,7 +130,7 @@ impl NodePool {
         self.slots.saturating_sub(taken) * self.active().size()
     }
 
-    /// Applies other options. Pods keep their addresses.
+    /// Applies changed options to both pools. Pods keep their addresses.
     pub fn configure(&mut self, settings: Settings, now: Duration) {
         self.settings = settings;
         for kind in KINDS {
@@ -141,7 +141,8 @@ impl NodePool {
         self.share_slots(now);
     }
 
-    /// Takes an address for a pod. A pod that has one gets the same one again, whichever kind it is of.
+    /// Takes an address for a pod, or returns the reason for its wait. A pod that has one gets the same one again, whichever kind it is
+    /// of.
     pub fn take(&mut self, pod: &Uid, now: Duration) -> Result<PodAddress, Wait> {
         if let Some(held) = self.address_of(pod) {
             return Ok(held);
@@ -161,7 +162,7 @@ impl NodePool {
         }
     }
 
-    /// Returns the address that a pod has.
+    /// Returns the address that a pod has; `None` if it has none.
     pub fn address_of(&self, pod: &Uid) -> Option<PodAddress> {
         KINDS.into_iter().find_map(|kind| {
             let mut held = self.pools[kind as usize].held();
@@ -306,7 +307,7 @@ impl NodePool {
         pools.chain(surplus.filter(|due| *due > now)).min()
     }
 
-    /// Returns the counts of one kind of block, for metrics.
+    /// Returns the numbers of blocks and addresses of one kind, for metrics.
     pub fn counts(&self, kind: BlockKind, now: Duration) -> PoolCounts {
         self.pools[kind as usize].counts(now)
     }

@@ -1,4 +1,4 @@
-//! The table of all nodes: their pools, their reads that are due, and the subnets that they share.
+//! The table of all nodes: their address pools, the reads of their network interfaces, and the subnets without free blocks.
 
 mod metrics;
 mod reads;
@@ -41,23 +41,23 @@ pub struct KnownPod {
 /// The result of [`NodeTable::add`]: the pods whose address could not be recovered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Pods whose address belongs to another pod, with that pod.
+    /// The pods whose address belongs to another pod, each with the UID of that pod.
     pub shared: Vec<(KnownPod, Uid)>,
-    /// Pods whose address is not in a block of the node.
+    /// The pods whose address is in no block of the node.
     pub foreign: Vec<KnownPod>,
 }
 
-/// The states of all nodes by name. The methods do no I/O; only those that are `async` wait.
+/// The address pools and network interfaces of all nodes, by the node's name. The methods do no I/O; only those that are `async` wait.
 pub struct NodeTable {
     state: Mutex<TableState>,
     cool_down: Duration,
     /// The creation time of the table, from which the times of its nodes are counted.
     start: Instant,
-    /// Notified when a node has to be planned again.
+    /// Notified when [`plan`](Self::plan) must be called again, because the state of a node changed.
     changed: Notify,
-    /// Notified when the time of the next read may have changed.
+    /// Notified when the time of the next read of a network interface may have changed.
     reads_changed: Notify,
-    /// Notified when pods were woken.
+    /// Notified when pods that wait for an address should request one again.
     woken: Notify,
 }
 
@@ -65,7 +65,7 @@ pub struct NodeTable {
 #[derive(Default)]
 struct TableState {
     nodes: BTreeMap<String, KnownNode>,
-    /// The nodes to plan next.
+    /// The nodes whose pools changed, so that the next call of [`NodeTable::plan`] plans changes of their interfaces.
     changed: BTreeSet<String>,
     /// The subnets without a free block of a kind, each with the time of the next attempt, which one node makes for all.
     exhausted: BTreeMap<(SubnetId, BlockKind), Duration>,
@@ -78,7 +78,7 @@ struct KnownNode {
     instance: InstanceId,
     subnet: SubnetId,
     pool: NodePool,
-    /// The time at which the node must be planned although nothing changed.
+    /// The time at which changes of the interface must be planned although nothing changed; `None` if there is none.
     due: Option<Duration>,
     /// The time before which the interface is not read, because a read may not show its last change yet.
     visible_at: Duration,
@@ -103,7 +103,7 @@ impl NodeTable {
         Self { state: Mutex::default(), cool_down, start: Instant::now(), changed, reads_changed, woken }
     }
 
-    /// Returns `true` if the table has the node with this machine.
+    /// Returns `true` if the table has the node `node` and its machine is `instance`.
     pub fn contains(&self, node: &str, instance: &InstanceId) -> bool {
         self.state().nodes.get(node).is_some_and(|node| node.instance == *instance)
     }
@@ -233,18 +233,18 @@ impl NodeTable {
         self.plan_all(&mut state);
     }
 
-    /// Returns the address that a pod of the node has.
+    /// Returns the address that a pod of the node has; `None` if it has none, or the node is unknown.
     pub fn address_of(&self, node: &str, pod: &Uid) -> Option<PodAddress> {
         self.state().nodes.get(node)?.pool.address_of(pod)
     }
 
-    /// Wakes pods of a node that is known now, so that they request an address again.
+    /// Wakes pods of a node that is in the table now, so that they request an address again.
     pub(crate) fn wake(&self, pods: Vec<Uid>) {
         self.state().woken.extend(pods);
         self.woken.notify_one();
     }
 
-    /// Waits until pods were woken, and returns them.
+    /// Waits until there are pods whose wait for an address may be over, and returns them.
     pub(crate) async fn woken(&self) -> BTreeSet<Uid> {
         loop {
             let woken = std::mem::take(&mut self.state().woken);
@@ -255,17 +255,18 @@ impl NodeTable {
         }
     }
 
-    /// Waits until the time of the next read may have changed since the last call.
+    /// Waits until the time of the next read of an interface may have changed since the last call.
     pub(crate) async fn reads_changed(&self) {
         self.reads_changed.notified().await;
     }
 
-    /// Waits until a node has to be planned again.
+    /// Waits until [`plan`](Self::plan) must be called again, because the state of a node changed.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Returns the changes of interfaces to begin now, and the time until the next call. Wakes the pods whose wait may be over.
+    /// Returns the changes of interfaces to begin now, each with the node and its interface, and the time until the next call, `None` if
+    /// there is none. Wakes the pods whose wait may be over.
     pub(crate) fn plan(&self) -> (Vec<(String, InterfaceId, NodeAction)>, Option<Duration>) {
         let (now, mut guard) = (self.now(), self.state());
         let TableState { nodes, changed, exhausted, woken } = &mut *guard;
@@ -349,7 +350,7 @@ impl NodeTable {
         self.state().nodes.get(name).map(|node| node.failed_requests.requests()).unwrap_or_default()
     }
 
-    /// Plans a node at the next call of [`plan`](Self::plan), and wakes the task that calls it.
+    /// Marks a node for the next call of [`plan`](Self::plan), and wakes the task that calls it.
     fn plan_soon(&self, state: &mut TableState, node: &str) {
         if !state.changed.contains(node) {
             state.changed.insert(node.to_owned());
@@ -357,7 +358,7 @@ impl NodeTable {
         self.changed.notify_one();
     }
 
-    /// Plans all nodes at the next call of [`plan`](Self::plan), and wakes the task that calls it.
+    /// Marks all nodes for the next call of [`plan`](Self::plan), and wakes the task that calls it.
     fn plan_all(&self, state: &mut TableState) {
         state.changed = state.nodes.keys().cloned().collect();
         self.changed.notify_one();
@@ -373,8 +374,8 @@ impl NodeTable {
 }
 
 impl TableState {
-    /// Lets all nodes of a subnet know if it has blocks of a kind, after an assignment to one of them. If it has none, one of its nodes
-    /// requests blocks every 30 s, and when it gets one, all others may again.
+    /// Tells the pools of all nodes of a subnet, after an assignment to one node, if the subnet has free blocks of a kind. If it has
+    /// none, one of the nodes requests blocks every 30 s, and when it gets one, all others may again.
     fn share_exhaustion(
         &mut self,
         subnet: SubnetId,

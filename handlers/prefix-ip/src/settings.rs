@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use crate::targets::Targets;
 
-/// The option that switches the handler on.
+/// The boolean option that switches the handler on.
 const IPAM: &str = "enable-windows-ipam";
-/// The option that chooses prefixes instead of single addresses.
+/// The boolean option that chooses prefixes instead of single addresses.
 const PREFIX_DELEGATION: &str = "enable-windows-prefix-delegation";
 /// The option with the minimum number of free addresses of a node.
 const WARM_IP: &str = "warm-ip-target";
@@ -29,9 +29,9 @@ pub struct Settings {
     pub enabled: bool,
     /// `true` if nodes get prefixes, where the machine supports them. Otherwise they get single addresses.
     pub prefix_delegation: bool,
-    /// The targets of nodes with prefixes.
+    /// The addresses or blocks that nodes with prefixes keep ready.
     pub prefixes: Targets,
-    /// The targets of nodes with single addresses.
+    /// The addresses that nodes with single addresses keep ready.
     pub addresses: Targets,
 }
 

@@ -32,7 +32,7 @@ impl Trigger for NodeRefresh {
 pub struct AddressReady(Identity);
 
 impl AddressReady {
-    /// Creates the trigger for a pod.
+    /// Creates the trigger for the pod `pod`.
     pub fn of(pod: &Pod) -> Self {
         Self(Identity::of_object(pod))
     }
@@ -47,7 +47,7 @@ impl Trigger for AddressReady {
 /// Runs the worker, sends a [`NodeRefresh`] for every labelled node when the options change, and an [`AddressReady`] for every pod whose
 /// wait may be over.
 pub struct PrefixSource {
-    /// The worker that calls the provider.
+    /// The worker that calls the provider to change and read the network interfaces of nodes.
     pub worker: Worker,
     /// The nodes, pods and options of the cluster.
     pub cluster: Arc<WatchedCluster>,
@@ -91,7 +91,7 @@ pub fn record_reports(cluster: Arc<WatchedCluster>, recorder: Recorder) -> OnNod
     })
 }
 
-/// Returns the reason and the text of the Event for a report.
+/// Returns the reason and the text of the Event that a report about a node becomes.
 fn describe(report: &NodeReport) -> (&'static str, String) {
     match report {
         NodeReport::Failed(error) => match error.reason() {

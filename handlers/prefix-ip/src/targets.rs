@@ -7,28 +7,28 @@ use staffetta_driver::pool::{PoolCounts, SizeChange, SizePolicy};
 pub enum Targets {
     /// Blocks with at least `warm` free addresses (`warm-ip-target`), and at least `minimum` addresses in all (`minimum-ip-target`).
     Addresses {
-        /// The minimum number of free addresses.
+        /// The minimum number of free addresses of a node.
         warm: usize,
-        /// The minimum number of addresses, free or not.
+        /// The minimum number of addresses of a node, free or not.
         minimum: usize,
     },
     /// At least this number of wholly free blocks (`warm-prefix-target`).
     Blocks(usize),
 }
 
-/// The policy of a pool of address blocks.
+/// The size policy of a pool of address blocks: how many to assign or to remove.
 ///
 /// An address in its cool-down counts as used: it cannot be handed out. After a restart, all unused addresses are in their cool-down. Until
 /// it ends, blocks are assigned only for pods that wait, so that a program that restarts again and again does not assign more each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPolicy {
-    /// The addresses or blocks to keep ready.
+    /// The addresses or blocks that the pool keeps ready.
     pub targets: Targets,
     /// The number of addresses in a block.
     pub block_size: usize,
-    /// The maximum number of blocks.
+    /// The maximum number of blocks of the pool.
     pub slots: usize,
-    /// `true` if a surplus has lasted for long enough to be removed.
+    /// `true` if surplus blocks have existed for long enough to be removed.
     pub may_shrink: bool,
 }
 

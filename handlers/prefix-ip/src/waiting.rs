@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::Uid;
 
-/// The pods that wait for an address, in their newest state. The pool of their node wakes them. Pods whose node gives no addresses at
-/// present are among them.
+/// The pods that wait for an address of their node, in their newest state. Each is handled again when the node's pool may have one
+/// for it. Pods whose node gives no addresses at present are among them.
 #[derive(Default)]
 pub struct WaitingPods(Mutex<HashMap<Uid, WaitingPod>>);
 
@@ -16,32 +16,32 @@ struct WaitingPod {
     /// The name of the node of the pod.
     node: String,
     pod: Arc<Pod>,
-    /// The reason for the wait that was last reported.
+    /// The reason for the wait that was last reported as an Event; `None` before the first one.
     reported: Option<&'static str>,
 }
 
 impl WaitingPods {
-    /// Adds a pod. Call it before the address is requested, so that no wake-up is missed.
+    /// Adds a pod that waits for an address. Call it before the address is requested from the pool, so that no wake-up is missed.
     pub(crate) fn add(&self, uid: &Uid, pod: &Arc<Pod>, node: &str) {
         let new = || WaitingPod { node: node.to_owned(), pod: Arc::clone(pod), reported: None };
         self.pods().entry(uid.clone()).or_insert_with(new).pod = Arc::clone(pod);
     }
 
-    /// Replaces a pod that waits by its newer state.
+    /// Replaces the stored state of a pod that waits by its newer state `pod`. Does nothing if the pod does not wait.
     pub(crate) fn update(&self, uid: &str, pod: &Arc<Pod>) {
         if let Some(waiting) = self.pods().get_mut(&Uid::from(uid)) {
             waiting.pod = Arc::clone(pod);
         }
     }
 
-    /// Records the reason for which a pod waits. Returns `true` if the reason has changed or is the first one; `false` if the pod does not
-    /// wait.
+    /// Records the reason for which a pod waits, for an Event. Returns `true` if the reason has changed or is the first one; `false` if
+    /// the pod does not wait.
     pub(crate) fn record_reason(&self, uid: &Uid, reason: &'static str) -> bool {
         let mut pods = self.pods();
         pods.get_mut(uid).is_some_and(|waiting| waiting.reported.replace(reason) != Some(reason))
     }
 
-    /// Removes a pod that has its address, or needs none any more.
+    /// Removes a pod that does not wait any more, because it has its address or needs none.
     pub(crate) fn remove(&self, uid: &Uid) {
         self.pods().remove(uid);
     }

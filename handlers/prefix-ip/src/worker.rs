@@ -18,7 +18,7 @@ use crate::nodes::{MAX_VISIBILITY_DELAY, NodeTable};
 
 /// The maximum number of machines in one read (EC2 API reference, `DescribeInstances`: at most 1000 ids; fewer keep a response small).
 const BATCH: usize = 100;
-/// The time after which planning is repeated even if nothing changed.
+/// The time after which the pools are planned, and due reads are searched, even if nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// The delay before an assignment whose effect is not known is repeated. In this time, a read of the interface usually shows the effect.
@@ -27,15 +27,15 @@ const REPEAT_AFTER_READ: Duration = MAX_VISIBILITY_DELAY.saturating_add(Duration
 /// An occurrence that is reported as a Kubernetes Event on a node.
 #[derive(Clone, Debug)]
 pub enum NodeReport {
-    /// A call of the provider failed.
+    /// A call of the provider that changes the blocks of the interface failed.
     Failed(DriverError),
     /// Another program changed the blocks of the interface.
     Drift(InterfaceDrift),
-    /// The machine of the node does not exist.
+    /// The provider has no machine for the node.
     Gone,
 }
 
-/// The type of a function that receives the reports, each with the name of its node.
+/// The type of a function that receives each [`NodeReport`] with the name of its node.
 pub type OnNodeReport = Box<dyn Fn(&str, NodeReport) + Send + Sync>;
 
 /// Calls the provider for the nodes of a table: assigns and removes blocks as the pools of the nodes plan, and
@@ -43,15 +43,15 @@ pub type OnNodeReport = Box<dyn Fn(&str, NodeReport) + Send + Sync>;
 pub struct Worker {
     /// The provider that assigns and removes blocks, and reads the interfaces.
     pub provider: Arc<dyn PrefixProvider>,
-    /// The table of the nodes.
+    /// The table of the nodes, which plans the changes and the reads.
     pub nodes: Arc<NodeTable>,
     /// The interval between two reads of the interface of a node.
     pub resync_interval: Duration,
-    /// The function that receives the reports. It must not block.
+    /// The function that receives failures and differences as reports about nodes. It must not block.
     pub report: OnNodeReport,
 }
 
-/// The calls in progress, by the id of their task.
+/// The calls of the provider in progress, by the id of their task.
 #[derive(Default)]
 struct ProviderCalls {
     /// The tasks, which return the assigned blocks and the error. A removal assigns none.
@@ -77,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// Executes the actions that the pools plan, for ever.
+    /// Begins the assignments and removals of blocks that the pools plan, and records their results, for ever.
     async fn change(&self) -> Infallible {
         let mut calls = ProviderCalls::default();
         loop {
@@ -93,7 +93,7 @@ impl Worker {
         }
     }
 
-    /// Reads the interfaces when they are due, for ever.
+    /// Reads the interfaces of nodes when they are due, and compares them with the table of nodes, for ever.
     async fn compare(&self) -> Infallible {
         loop {
             let next = self.nodes.next_read(self.resync_interval);
@@ -122,7 +122,7 @@ impl Worker {
         let Some(error) = error else { return };
         warn!(node, %error, "the addresses of a node cannot be changed");
         if error.ambiguous() {
-            self.nodes.read_soon(&node);
+            self.nodes.schedule_read(&node);
         }
         (self.report)(&node, NodeReport::Failed(error));
     }
@@ -137,7 +137,7 @@ impl Worker {
                 Err(error) => {
                     warn!(%error, "the interfaces of nodes cannot be read; they are read again later");
                     for read in batch {
-                        self.nodes.read_soon(&read.node);
+                        self.nodes.schedule_read(&read.node);
                     }
                     continue;
                 }
@@ -194,7 +194,7 @@ fn shortfall(error: &DriverError) -> Shortfall {
     }
 }
 
-/// Returns the error of a call that panicked: its effect is not known.
+/// Returns the error of a provider call whose task panicked: its effect is not known.
 fn panicked(error: &JoinError) -> DriverError {
     let error =
         DriverError::new(Reason::Unavailable, "change the addresses of a node").detail(error.to_string());

@@ -14,7 +14,7 @@ use crate::node::NodeHealth;
 /// The result of a request to a back end: available now, or reported later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<T> {
-    /// The result.
+    /// The machine has answered the request with this result.
     Now(T),
     /// The request was sent. The [`NodeSource`](crate::NodeSource) reports the result to the
     /// [`NodeStore`](crate::NodeStore) when it arrives. Only that report shows that the machine can be reached, not this reply.

@@ -45,7 +45,7 @@ pub(crate) enum RequestResult {
     Failure,
 }
 
-/// A change of the lease of a node, which several replicas share.
+/// A change of the holder of a node's lease, where several replicas share the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseChange {
     /// This process has taken the lease.
@@ -87,12 +87,12 @@ impl Counts {
         self.requests[request as usize][result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a change of the lease of a node.
+    /// Counts that this process has taken, given up or lost the lease of a node.
     pub(crate) fn lease(&self, change: LeaseChange) {
         self.leases[change as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of changes of leases, by change.
+    /// Returns the number of leases of nodes that this process has taken, given up and lost, by change.
     pub(crate) fn leases(&self) -> Vec<(&'static str, u64)> {
         LEASE_CHANGES.into_iter().zip(self.leases.iter().map(load)).collect()
     }

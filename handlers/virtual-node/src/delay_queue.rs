@@ -19,7 +19,7 @@ pub(crate) struct DelayQueue {
     sooner: Notify,
 }
 
-/// The scheduled reconciliations.
+/// The scheduled reconciliations of pods, in two orders: by time and by UID.
 #[derive(Default)]
 struct Times {
     /// The pods, by the time of their reconciliation and their UID.

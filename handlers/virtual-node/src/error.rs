@@ -52,7 +52,7 @@ pub enum VirtualNodeError {
         reason: Cow<'static, str>,
         /// The message of the machine.
         message: String,
-        /// The delay before the next step.
+        /// The delay before the next step for the pod.
         poll_after: Duration,
     },
     /// A step of the removal of a pod from its machine failed.
@@ -70,8 +70,8 @@ pub enum VirtualNodeError {
 }
 
 impl VirtualNodeError {
-    /// Returns `true` if the failure is transient, the delay before the next attempt (`None` for the default back-off),
-    /// and the reason, one word in CamelCase.
+    /// Returns three properties of the error: `true` if it is transient, the delay before the next attempt (`None` for the
+    /// default back-off), and the reason, one word in CamelCase.
     fn class(&self) -> (bool, Option<Duration>, &'static str) {
         let of = |error: &dyn Failure| (error.transient(), error.retry_after(), error.reason());
         match self {

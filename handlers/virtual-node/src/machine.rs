@@ -40,7 +40,7 @@ struct State {
     /// The open connection to the machine; `None` while there is none.
     back_end: Option<Arc<dyn NodeBackEnd>>,
     inventory: Inventory,
-    /// `true` if the workloads have changed since the health was last asked for.
+    /// `true` if the workloads have changed since the machine was last asked for its health.
     health_outdated: bool,
     /// The times of the reports that the machine sent by itself or after a request, and of its heartbeats.
     reports: Reports,
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl Machine {
-    /// Creates the node, whose machine was not read yet.
+    /// Creates the state of a virtual node whose machine was not read yet.
     pub(crate) fn new(
         spec: NodeSpec,
         notifier: Arc<Notifier>,
@@ -241,15 +241,15 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if the health need not be asked for soon: there is one, heartbeats show that the machine runs, and the workloads
-    /// have not changed since the health was last asked for.
+    /// Returns `true` if the health can be read less often: it is known, heartbeats show that the machine runs, and the workloads have
+    /// not changed since the machine was last asked for its health.
     pub(crate) fn has_current_health(&self) -> bool {
         let state = lock(&self.state);
         let beats = state.reports.heartbeat_until(&self.policy).is_some_and(|until| until > Instant::now());
         beats && state.view.health.is_some() && !state.health_outdated
     }
 
-    /// Records that the health is about to be asked for.
+    /// Records that the machine is about to be asked for its health.
     pub(crate) fn asking_health(&self) {
         lock(&self.state).health_outdated = false;
     }

@@ -106,7 +106,7 @@ impl NodeStore {
 
     /// Replaces the set of nodes that exist but have no readable specification. The Node objects and pods of these
     /// nodes stay as they are. A node that is not in `names` any more is treated as usual again.
-    pub fn unread(&self, names: Vec<String>) {
+    pub fn set_unreadable(&self, names: Vec<String>) {
         let names = names.into_iter().collect();
         let before = std::mem::replace(&mut lock(&self.nodes).unread, names);
         if before != lock(&self.nodes).unread {

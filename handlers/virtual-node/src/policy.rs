@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Intervals and time limits of virtual nodes.
+/// The intervals and time limits of a handler of virtual nodes, and the namespaces whose pods may use Secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The interval between reads of the workloads of a machine, varied by up to a tenth. While

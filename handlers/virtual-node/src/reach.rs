@@ -31,7 +31,7 @@ pub(crate) struct MachineOutage {
     pub(crate) was_up: bool,
 }
 
-/// The reason of an outage of a machine whose description cannot be used, so that nothing was sent to it.
+/// The reason of an outage of a machine whose description (for example, its credentials) cannot be used, so that nothing was sent to it.
 pub(crate) const MISDESCRIBED: &str = "MachineInvalid";
 
 /// The reason of an outage of a machine that sends no reports.
@@ -43,7 +43,7 @@ impl MachineOutage {
         self.reason == MISDESCRIBED
     }
 
-    /// Returns the state of the machine, for messages.
+    /// Returns a phrase for messages: that the machine `cannot be reached`, or `has no usable description`.
     pub(crate) fn state(&self) -> &'static str {
         if self.is_misdescribed() { "has no usable description" } else { "cannot be reached" }
     }
@@ -132,7 +132,7 @@ impl Reachability {
         matches!(self, Self::Up { failing: None })
     }
 
-    /// Returns `true` if requests other than reads may be sent to the machine.
+    /// Returns `true` if the machine counts as reachable, so that requests other than reads may be sent to it.
     pub(crate) fn is_up(&self) -> bool {
         matches!(self, Self::Up { .. })
     }

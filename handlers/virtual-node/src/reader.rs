@@ -24,14 +24,15 @@ use crate::reports::ReportVerdict;
 use crate::shared::Shared;
 use crate::triggers::NodeDue;
 
-/// The minimum number of nodes for [`MASS_PATIENCE`]: with fewer nodes, machines that are silent together are not taken for a network
-/// failure.
+/// The minimum number of nodes at which the silence of most machines is taken for a network failure of this process, so that
+/// [`MASS_PATIENCE`] applies.
 const MASS_MINIMUM: usize = 4;
 
 /// The maximum interval at which the tasks are compared with the nodes: tasks are started for new nodes and stopped for removed ones.
 const TASK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The number of reads of the workloads for one of the health, while heartbeats of a machine arrive and its workloads stay the same.
+/// The factor by which the interval between reads of a machine's health is extended while its heartbeats arrive and its workloads stay
+/// the same.
 const READS_PER_HEALTH: u32 = 5;
 
 /// The factor by which `Policy::gone_after` is extended while most machines are silent, because then this process probably cannot reach
@@ -63,7 +64,7 @@ impl Source for MachineReaders {
         self.0.config.source.release().await;
     }
 
-    /// Reads each machine once.
+    /// Reads each machine once, for a dry run. Returns an error with the names of the machines that could not be read.
     async fn run_once(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         let shared = &self.0;
         shared.node_store.notifier.connect(&sender);
@@ -185,11 +186,11 @@ async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
     }
 }
 
-/// The times of the reads of a machine.
+/// The time of the last read of a machine's health, and the time limit for the next read of its workloads.
 struct ReadTimes {
-    /// The time of the last read of its health; `None` if the health is to be read with the next read.
+    /// The time of the last read of the machine's health; `None` if the health is to be read with the next read.
     health: Option<Instant>,
-    /// The time by which its workloads are read even if its heartbeats arrive.
+    /// The time by which the machine's workloads are read even if its heartbeats arrive.
     workloads: Instant,
 }
 

@@ -20,8 +20,8 @@ pub(crate) enum ReportVerdict {
     Gone,
 }
 
-/// The times of the last report and the last heartbeat of a machine. A heartbeat shows that the machine runs; only an answer shows that
-/// requests reach it. So heartbeats count only after the first answer, and only while no read waits for its answer.
+/// The times of the last report (of health or workloads) and the last heartbeat of a machine. A heartbeat shows that the machine runs;
+/// only an answer shows that requests reach it. So heartbeats count only after the first answer, and only while no read waits for one.
 #[derive(Debug)]
 pub(crate) struct Reports {
     /// The time when the node was added.
@@ -97,7 +97,7 @@ impl Reports {
         self.unreceivable_until.map_or(since, |until| until.max(since)).elapsed()
     }
 
-    /// Returns the outage of a silent machine as a message.
+    /// Returns the message about the outage of a silent machine: the seconds since its last report, and a hint if it sends heartbeats.
     pub(crate) fn outage_message(&self) -> String {
         let seconds = self.silent_for().as_secs();
         if self.heartbeat.is_some_and(|at| at > self.silent_since()) {

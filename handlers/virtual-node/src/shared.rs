@@ -36,7 +36,7 @@ pub struct Dependencies {
     pub source: Arc<dyn NodeSource>,
     /// The recorder that publishes Kubernetes Events.
     pub recorder: Recorder,
-    /// Intervals and time limits.
+    /// The intervals and time limits, for example of reads of machines, outages and leases.
     pub policy: Policy,
     /// The servers of the nodes' kubelet APIs; `None` if they are disabled.
     pub kubelets: Option<Kubelets>,
@@ -85,7 +85,7 @@ pub(crate) struct PodRecord {
     pub(crate) reported: Option<EventReason>,
     /// The reason of the last failure that the machine reported since the pod was last deployed.
     pub(crate) failure: Option<Cow<'static, str>>,
-    /// The removal of the pod's workload, if the pod is deleted.
+    /// The progress of the removal of the pod's workload, if the pod is deleted.
     pub(crate) removal: Removal,
     /// The pod, if its object was deleted before its workload was removed.
     pub(crate) deleted: Option<Arc<Pod>>,
@@ -98,15 +98,15 @@ pub(crate) struct PodRecord {
     pub(crate) ephemeral: usize,
 }
 
-/// The removal of the workload of a deleted pod.
+/// The progress of the removal of the workload of a deleted pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// It has not begun.
+    /// The removal has not begun.
     #[default]
     Outstanding,
-    /// It has begun.
+    /// The removal has begun.
     Begun,
-    /// The machine could not be reached, then or later. The workload is removed once it can.
+    /// The removal waits, because the machine cannot be reached. The workload is removed once the machine can be reached.
     Awaited,
 }
 

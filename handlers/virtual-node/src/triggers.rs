@@ -78,7 +78,7 @@ impl Trigger for PodDue {
 pub(crate) struct Notifier(Mutex<Option<TriggerSender>>);
 
 impl Notifier {
-    /// Sets the receiver of all further triggers.
+    /// Sends all further triggers to `sender`.
     pub(crate) fn connect(&self, sender: &TriggerSender) {
         *lock(&self.0) = Some(sender.clone());
     }
@@ -91,7 +91,7 @@ impl Notifier {
         }
     }
 
-    /// Triggers a reconciliation of each of `owners`, which are pods or workloads on the node.
+    /// Triggers a reconciliation of each pod in `owners`, which is on the node or has a workload on its machine.
     pub(crate) fn pods_due(&self, owners: &[Owner], node: &Arc<str>) {
         let sender = lock(&self.0).clone();
         let Some(sender) = sender else { return };

@@ -18,7 +18,7 @@ pub(super) const CATEGORY: &str = "openstack";
 struct CreatedResources(Mutex<BTreeSet<&'static str>>);
 
 /// Records that a driver in use creates `resources`, so that their quotas are checked.
-pub(super) fn creates(setup: &Setup, resources: &[&'static str]) -> Result<(), SetupError> {
+pub(super) fn declare_created(setup: &Setup, resources: &[&'static str]) -> Result<(), SetupError> {
     lock(&setup.shared(|| Ok(CreatedResources::default()))?.0).extend(resources);
     Ok(())
 }
@@ -41,8 +41,8 @@ pub(super) fn needs_extension(setup: &Setup, cloud: &Cloud, extension: &'static 
     });
 }
 
-/// Adds the check that the quotas of a project in `service`, Neutron or Octavia, leave room for what the drivers in use create. `unknown` is
-/// the detail and the remedy if they are unknown.
+/// Adds the check that the quotas of a project in `service`, Neutron or Octavia, leave room for what the drivers in use create. `unknown`
+/// is the detail and the remedy of the finding if the quotas are unknown.
 pub(super) fn needs_quotas(
     setup: &Setup,
     category: &str,
@@ -76,7 +76,7 @@ fn quota_findings(
     if scarce.is_empty() { vec![Finding::ok(check, "")] } else { scarce }
 }
 
-/// Returns a finding if a quota is used up (a failure), or to nine tenths (a warning).
+/// Returns a failure if the quota of a resource is used up, a warning if nine tenths of it are in use, and otherwise `None`.
 fn scarce((resource, Quota { limit, used }): (&str, Quota)) -> Option<Finding> {
     if limit < 0 || used * 10 < limit * 9 {
         return None;

@@ -8,11 +8,11 @@ use staffetta_network::lb::LoadBalancerOptions;
 use staffetta_openstack::{LbaasV2Driver, MemberSubnets, NeutronFloatingIps, OctaviaDefaults};
 
 use super::super::network::LOAD_BALANCERS;
-use super::diagnosis::{creates, needs_extension, needs_quotas};
+use super::diagnosis::{declare_created, needs_extension, needs_quotas};
 use super::{cloud, defaults, shared_namespaces, shared_subnets, unusable};
 use crate::config::KubernetesOptions;
 
-/// The provider name that selects the default provider of the cloud.
+/// The value of `endpoints_driver_octavia_provider` that leaves the choice of the Octavia provider to the cloud.
 const DEFAULT_PROVIDER: &str = "default";
 
 /// The description of the driver `neutron_floating_ip`.
@@ -28,7 +28,7 @@ pub(super) fn drivers(registry: &mut Registry) {
             let defaults = defaults(setup)?;
             let (cloud, cluster) = (cloud(setup)?, setup.cluster_id()?.into());
             needs_extension(setup, &cloud, "router", "service_public_ip_driver = \"neutron_floating_ip\"");
-            creates(setup, &["floatingip"])?;
+            declare_created(setup, &["floatingip"])?;
             Arc::new(NeutronFloatingIps::new(&cloud, cluster, defaults.external_svc_net, defaults.external_svc_subnet))
         };
     }
@@ -48,9 +48,9 @@ fn lbaasv2(setup: &Setup) -> Result<LbaasV2Driver, SetupError> {
     };
     let cloud = cloud(setup)?;
     // The virtual address of each load balancer is a port in the project.
-    creates(setup, &["port", "loadbalancer", "listener", "pool", "member"])?;
+    declare_created(setup, &["port", "loadbalancer", "listener", "pool", "member"])?;
     if setup.section::<LoadBalancerOptions>(LOAD_BALANCERS)?.health_monitor {
-        creates(setup, &["healthmonitor"])?;
+        declare_created(setup, &["healthmonitor"])?;
     }
     if let Some(project) = defaults(setup)?.project {
         let remedy = "compare `openstack loadbalancer quota show PROJECT` with what exists";

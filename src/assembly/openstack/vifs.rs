@@ -10,7 +10,7 @@ use staffetta_openstack::{
     PodVifNestedOptions, PortOptions,
 };
 
-use super::diagnosis::{creates, needs_extension};
+use super::diagnosis::{declare_created, needs_extension};
 use super::{cloud, defaults, shared_subnets};
 use crate::assembly::vif_pool;
 use crate::config::KubernetesOptions;
@@ -60,13 +60,13 @@ fn nested_vlan(setup: &Setup) -> Result<Arc<NestedVlanDriver>, SetupError> {
     })
 }
 
-/// Returns the access to the ports of the cluster, which the VIF drivers share.
+/// Returns the client for the Neutron ports with the ownership mark of this cluster, which the VIF drivers share.
 fn ports(setup: &Setup) -> Result<Arc<MarkedPorts>, SetupError> {
     let KubernetesOptions { port_debug, .. } = setup.section("kubernetes")?;
     let ovs_bridge = defaults(setup)?.ovs_bridge.unwrap_or_else(|| BRIDGE.to_owned());
     let options = PortOptions { ovs_bridge, port_debug };
     let (cloud, subnets) = (cloud(setup)?, shared_subnets(setup)?);
-    creates(setup, &["port"])?;
+    declare_created(setup, &["port"])?;
     setup.shared(|| Ok(MarkedPorts::new(&cloud, subnets, setup.cluster_id()?.into(), options)))
 }
 

@@ -7,7 +7,7 @@ use std::io::Write;
 use clap::Args;
 
 use super::CommandError;
-use super::arguments::Output;
+use super::arguments::OutputArguments;
 use super::line::{Colour, StyledLine, TerminalStyle};
 use super::object::{ObjectName, is_namespaced, malformed};
 use super::request::AdminClient;
@@ -27,7 +27,7 @@ pub(super) struct ExplainArguments {
     #[arg(short, long)]
     namespace: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArguments,
 }
 
 /// Requests the state of the object from `client` and writes its explanation to `output`.
@@ -36,7 +36,7 @@ pub(super) async fn explain(
     client: &AdminClient,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
-    let ExplainArguments { object, namespace, output: Output { format } } = arguments;
+    let ExplainArguments { object, namespace, output: OutputArguments { format } } = arguments;
     let name = ObjectName::of_words(&object)?.filter(|name| name.kind.is_some());
     let name = name.ok_or_else(|| malformed(&object))?;
     let query =
@@ -101,8 +101,8 @@ fn explanation(document: &StateSnapshot, query: &Query) -> Vec<StyledLine> {
     lines
 }
 
-/// Returns the lines about one handler: its unmet conditions, failing work in the background, the unfinished events of the object, usually none
-/// or one, and the reason why the handler does not want the object.
+/// Returns the lines about one handler: its unmet conditions, its failing background work, the unfinished events of the object (usually
+/// none or one), and the reason why the handler does not want the object.
 fn handler_lines(handler: &HandlerSummary, document: &StateSnapshot) -> Vec<StyledLine> {
     let HandlerSummary { name, waits, interest, .. } = handler;
     let wait = |wait| row(name, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));
@@ -149,7 +149,7 @@ pub(super) fn event_lines(event: &ObjectSummary) -> Vec<StyledLine> {
     lines
 }
 
-/// Returns a line with a name and a text.
+/// Returns a line with `name`, padded to 12 characters, and `text` in `colour`.
 pub(super) fn row(name: &str, text: &str, colour: Option<Colour>) -> StyledLine {
     StyledLine::plain(&format!("{name:12} ")).then(text, colour)
 }

@@ -49,7 +49,7 @@ pub(in crate::cli) struct Leader {
     port: u16,
 }
 
-/// The holder of the Lease.
+/// The replica that holds the Lease of the leader.
 pub(in crate::cli) struct Holder {
     /// The name of the holder's pod or, if the variable `POD_NAME` is not set there, its host name.
     pub(in crate::cli) host: String,
@@ -140,7 +140,7 @@ impl Leader {
         forward.map_err(|error| self.error("port-forward to pods", error))
     }
 
-    /// Reads the Lease, and returns its holder.
+    /// Reads the Lease of the leader, and returns its holder.
     pub(in crate::cli) async fn holder(&self) -> Result<Holder, LeaderError> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
         let lease = leases.get_opt(&self.lease).await.map_err(|error| self.error("read the Lease", error))?;
@@ -165,7 +165,7 @@ impl Leader {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Converts an error of the API server. `action` says which request failed, such as `list pods`.
+    /// Wraps an error of the API server; 401 and 403 become `Forbidden`. `action` names the failed request, such as `list pods`.
     fn error(&self, action: &'static str, error: kube::Error) -> LeaderError {
         let is_forbidden = matches!(&error, kube::Error::Api(status) if matches!(status.code, 401 | 403));
         let (namespace, source) = (self.namespace.clone(), Box::new(error));

@@ -19,7 +19,7 @@ const ROLE: &str = "staffetta-operator";
 /// The time limit for finding the leader and opening the port-forward.
 pub(super) const FIND_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The reason why the leader cannot be found or reached.
+/// The reason why a replica of the controller, usually the leader, cannot be found or reached.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum LeaderError {
     /// The kubeconfig cannot be used.
@@ -28,13 +28,13 @@ pub(in crate::cli) enum LeaderError {
     /// The API server does not respond.
     #[error("the API server did not respond within {} s", FIND_TIMEOUT.as_secs())]
     Timeout,
-    /// There is no Lease.
+    /// The namespace has no Lease with the given name.
     #[error(
         "the namespace `{namespace}` has no Lease `{lease}`, so no controller has run there; pass --controller-namespace or --lease-name \
          if it runs elsewhere"
     )]
     NoLease { namespace: String, lease: String },
-    /// The Lease has no holder.
+    /// The Lease has no holder: no replica leads.
     #[error(
         "no replica leads: the Lease {namespace}/{lease} has no holder; `kubectl -n {namespace} get pods -l {PODS}` shows whether the \
          replicas run"
@@ -79,7 +79,7 @@ pub(in crate::cli) struct Renewal {
 }
 
 impl Renewal {
-    /// Returns `true` if another replica may lead by now.
+    /// Returns `true` if the Lease has expired or was never renewed, so that another replica may lead by now.
     pub(in crate::cli) fn is_expired(&self) -> bool {
         self.age.is_none_or(|age| age > f64::from(self.duration))
     }

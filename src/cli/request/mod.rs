@@ -56,9 +56,9 @@ pub(in crate::cli) enum RequestError {
         "no controller is reachable at http://{address}; pass --admin, or use `kubectl staffetta`, which finds the leader"
     )]
     Unreachable {
-        /// The address.
+        /// The address of the admin server.
         address: Authority,
-        /// The cause.
+        /// The error of the connection attempt, or a timeout.
         source: io::Error,
     },
     /// The leader cannot be found or reached.
@@ -67,9 +67,9 @@ pub(in crate::cli) enum RequestError {
     /// The connection or the time limit ended before the whole response was received.
     #[error("{server} does not respond")]
     NoResponse {
-        /// The server.
+        /// The server, as its URL, `the leader` or `the replica POD`.
         server: String,
-        /// The cause.
+        /// The error of HTTP or of the connection, or a timeout.
         source: BoxError,
     },
     /// The server rejected the request, with this message.
@@ -78,7 +78,7 @@ pub(in crate::cli) enum RequestError {
     /// The server returned an unexpected status code.
     #[error("{server} returned {code}{body}; it may not be the admin server of this version of staffetta")]
     Code {
-        /// The server.
+        /// The server, as its URL, `the leader` or `the replica POD`.
         server: String,
         /// The status code.
         code: StatusCode,
@@ -88,9 +88,9 @@ pub(in crate::cli) enum RequestError {
     /// The body of the response is not the expected JSON document.
     #[error("cannot decode the response of {server}; the controller may be another version of staffetta")]
     Decode {
-        /// The server.
+        /// The server, as its URL, `the leader` or `the replica POD`.
         server: String,
-        /// The cause.
+        /// The error of the JSON decoder.
         source: serde_json::Error,
     },
 }
@@ -225,7 +225,7 @@ fn decode<T: DeserializeOwned>(body: &Bytes, server: &str) -> Result<T, RequestE
     serde_json::from_slice(body).map_err(|source| RequestError::Decode { server: server.to_owned(), source })
 }
 
-/// Builds a request to an admin server.
+/// Builds a request to an admin server, after which the connection is closed. `host` is the value of the header `Host`.
 fn request(method: Method, path: &str, host: &str, body: String) -> Request<Full<Bytes>> {
     let request = Request::builder().method(method).uri(path).header(HOST, host).header(CONNECTION, "close");
     request.body(Full::from(body)).expect("the path and the host are parts of a URL")

@@ -5,7 +5,7 @@ use crate::cli::explain::{event_lines, row};
 use crate::cli::line::{Colour, StyledLine};
 use crate::state::{StateSnapshot, full_name};
 
-/// Returns one line about the controller, followed by each object with all details.
+/// Returns lines about the controller (its state and its unmet conditions), followed by each object with all details.
 pub(super) fn details(document: &StateSnapshot) -> Vec<StyledLine> {
     let mut lines = head(document);
     for object in &document.objects {

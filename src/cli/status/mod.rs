@@ -57,7 +57,7 @@ pub(super) struct StatusArguments {
     output: OutputFormat,
 }
 
-/// Requests the state from `client` and writes it to `output`.
+/// Requests the state of the controller from `client` and writes it to `output`. With `--wait`, first waits until the object is handled.
 pub(super) async fn status(
     arguments: StatusArguments,
     client: &AdminClient,

@@ -12,7 +12,7 @@ use crate::state::{
 pub(in crate::cli) enum Columns<'s> {
     /// The most important columns.
     Narrow,
-    /// All columns of the objects.
+    /// All columns, which include the UID and the event of each object.
     Wide,
     /// The most important columns, and the rates of the events and the attempts.
     Rates(Rates<'s>),
@@ -132,7 +132,7 @@ fn undecodable(document: &StateSnapshot) -> Vec<StyledLine> {
     [title].into_iter().chain(table.lines()).chain([StyledLine::default()]).collect()
 }
 
-/// Returns the table of the objects. With all columns, the namespace and the name of an object are in columns of their own.
+/// Returns the table of the objects that are not handled yet. In the wide form, namespace and name have columns of their own.
 fn objects(objects: &[ObjectSummary], columns: &Columns<'_>) -> TextTable<11> {
     let is_wide = matches!(columns, Columns::Wide);
     let [namespace, name, uid, event] =

@@ -2,7 +2,7 @@
 
 use crate::state::{StateSnapshot, WatchSummary};
 
-/// The last two states of a controller.
+/// The last two states of a controller, from whose counters the rates are computed.
 pub(in crate::cli) struct Rates<'s> {
     pub(in crate::cli) previous: Option<&'s StateSnapshot>,
     pub(in crate::cli) current: &'s StateSnapshot,

@@ -17,7 +17,7 @@ use crate::state::{Query, StateSnapshot};
 use screen::Screen;
 use view::View;
 
-/// The shortest interval between two requests.
+/// The minimum interval between two requests to the admin server.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The arguments of `top`.
@@ -37,7 +37,7 @@ fn interval(text: &str) -> Result<TimeSpan, String> {
     if Duration::from(span) < MIN_INTERVAL { Err("less than 100ms".to_owned()) } else { Ok(span) }
 }
 
-/// Shows the state that `client` returns, until the user quits.
+/// Shows the state of the controller until the user quits. With `--once`, writes one frame to `output` instead.
 pub(super) async fn top(
     arguments: TopArguments,
     client: &AdminClient,

@@ -24,7 +24,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
-    /// Returns an error if there is no terminal.
+    /// Fails unless standard input and standard output are both a terminal.
     pub(super) fn check() -> Result<(), CommandError> {
         if io::stdout().is_terminal() && io::stdin().is_terminal() {
             return Ok(());
@@ -110,7 +110,7 @@ fn put(frame: &mut Frame<'_>, row: u16, line: StyledLine) {
     frame.buffer_mut().set_line(0, row, &line, width);
 }
 
-/// Handles a key, which scrolls the view. Returns `false` for the keys that quit.
+/// Handles a key: scrolls the view, or returns `false` if the user quits (`q`, Escape or Ctrl-C).
 fn press(view: &mut View, key: KeyEvent) -> bool {
     let KeyEvent { code, modifiers, kind, .. } = key;
     if kind == KeyEventKind::Release {

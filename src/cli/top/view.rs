@@ -25,7 +25,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Creates the view of the first state.
+    /// Creates the view of the state `first`, without rates, which need two states.
     pub(super) fn new(interval: TimeSpan, first: StateSnapshot) -> Self {
         Self {
             interval,
@@ -37,7 +37,7 @@ impl View {
         }
     }
 
-    /// Replaces the state by the next one.
+    /// Makes `next` the current state, and the current state the previous one, from which rates are computed.
     pub(super) fn update(&mut self, next: StateSnapshot) {
         self.previous = Some(std::mem::replace(&mut self.current, next));
         (self.received, self.problem) = (Instant::now(), None);
@@ -67,7 +67,7 @@ impl View {
         overview(&self.current, &Columns::Rates(rates), &Query::default(), 0).split_off(1)
     }
 
-    /// Returns all lines, for a view that nobody can scroll.
+    /// Returns the title and the whole body, for `--once`, which prints one frame.
     pub(super) fn lines(&self) -> Vec<StyledLine> {
         self.title().into_iter().chain(self.body()).collect()
     }

@@ -18,15 +18,15 @@ use crate::term::Term;
 
 /// The task that takes part in the election for this process.
 pub(super) struct ElectionLoop {
-    /// The requests for the lease.
+    /// The client that reads, watches and writes the lease.
     pub(super) leases: LeaseClient,
     /// The rules that decide the next request.
     pub(super) elector: Elector,
     /// The leadership term of this process, which the loop extends and ends.
     pub(super) term: Term,
-    /// The published status: the role, and counts for metrics.
+    /// The channel that publishes the role of this process, and counts for metrics.
     pub(super) status: watch::Sender<ElectionStatus>,
-    /// Ends the loop when it is cancelled. The loop releases the lease before it ends.
+    /// The token that ends the loop when it is cancelled. The loop releases the lease before it ends.
     pub(super) stop: CancellationToken,
     /// The open watch of the lease; `None` for a leader, and for a candidate that has to read the lease first.
     pub(super) changes: Option<LeaseChanges>,

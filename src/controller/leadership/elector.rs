@@ -28,14 +28,14 @@ pub(super) struct Timing {
     pub(super) retry_period: Duration,
 }
 
-/// The state of one participant of the election.
+/// The state of one participant of the election, from which its next action is decided.
 pub(super) struct Elector {
     identity: String,
     /// The identity of this process in its previous term. That term has ended, and nothing of it is sent any more, so a lease with this
     /// holder is free.
     previous: Option<String>,
     timing: Timing,
-    /// The number of calls of [`pause`](Self::pause) so far, from which the length of the next pause is computed.
+    /// The number of request delays computed so far. It varies the jitter of the next one.
     pauses: u32,
     phase: ElectorPhase,
     observed: Observation,
@@ -151,12 +151,12 @@ impl Elector {
         };
     }
 
-    /// Records that a read of the lease failed at `now`.
+    /// Records that a read of the lease failed at `now`. The next request follows after one retry period (less jitter).
     pub(super) fn read_failed(&mut self, now: BootTime) {
         self.next_request = now + self.pause();
     }
 
-    /// Records that the watch of the lease ended at `now`: the next read follows after one pause at most.
+    /// Records that the watch of the lease ended at `now`. The next read follows after one retry period (less jitter) at most.
     pub(super) fn watch_ended(&mut self, now: BootTime) {
         self.next_request = self.next_request.min(now + self.pause());
     }
@@ -204,7 +204,8 @@ impl Elector {
         matches!(self.phase, ElectorPhase::Lost(_))
     }
 
-    /// Returns the other process that holds the lease as last observed; `None` if there is none, or the lease was not read yet.
+    /// Returns the identity of the other process that holds the lease as last observed; `None` if there is none, or the lease was not read
+    /// yet.
     pub(super) fn holder(&self) -> Option<&str> {
         match &self.observed {
             Observation::Lease { lease, .. } if !self.is_free(lease) => Some(&lease.holder),
@@ -260,8 +261,8 @@ impl Elector {
         lease.duration.unwrap_or(self.timing.lease_duration)
     }
 
-    /// Returns the retry period, shortened by up to a fifth. The share differs for each participant and each call, so that participants
-    /// do not send requests at the same time.
+    /// Returns the retry period with jitter: shortened by up to a fifth. The share differs for each participant and each call, so that
+    /// participants do not send requests at the same time.
     fn pause(&mut self) -> Duration {
         self.pauses += 1;
         let mut digest = DefaultHasher::new();

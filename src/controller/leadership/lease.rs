@@ -63,8 +63,8 @@ impl ObservedLease {
 }
 
 impl LeaseUpdate {
-    /// Returns the object that is sent to the server for a lease called `name` at the wall-clock time `now`. The object is created, or
-    /// merged into the version that it replaces. For a renewal, it has only the changed fields; those of other writers are kept.
+    /// Returns the Lease object to send, with the name `name` and the wall-clock time `now`: the whole object for a creation, otherwise the
+    /// body of a merge patch. In a renewal, `acquireTime` and `leaseTransitions` are absent, so the stored values are kept.
     pub(super) fn lease(&self, name: &str, now: Timestamp) -> Lease {
         let spec = LeaseSpec {
             holder_identity: Some(self.holder.clone()),
@@ -79,7 +79,7 @@ impl LeaseUpdate {
     }
 }
 
-/// The requests for one lease at the API server.
+/// A client that reads, watches and writes one lease at the API server.
 pub(super) struct LeaseClient {
     /// The API of Leases in the namespace of the lease.
     pub(super) api: Api<Lease>,
@@ -89,7 +89,7 @@ pub(super) struct LeaseClient {
     pub(super) timeout: Duration,
 }
 
-/// The events of the watch of the lease.
+/// The stream of watch events of one lease.
 pub(super) type LeaseChanges = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 
 impl LeaseClient {

@@ -42,16 +42,16 @@ pub(super) struct ElectionHandle {
     task: Option<AbortOnDropHandle<Option<LossReason>>>,
 }
 
-/// Returns the status of the election before this process takes part.
+/// Creates the channel that publishes the status of the election, with the role that this process has before it takes part.
 pub(super) fn initial_status(options: &LeaderElectionOptions) -> watch::Sender<ElectionStatus> {
     let role = if options.enabled { Role::Candidate } else { Role::Unopposed };
     watch::Sender::new(ElectionStatus::new(role))
 }
 
 impl ElectionHandle {
-    /// Takes part in the election if `options` enable it. `identity` must not have been used by any process before; `previous` is that
-    /// of the previous term of this process, if there was one. `client` must not check the leadership term. Changes are published in
-    /// `status`.
+    /// Takes part in the election if `options` enable it. `identity`, the holderIdentity in the Lease, must not have been used by any
+    /// process before; `previous` is the identity of this process in its previous term, if there was one. `client` must not check the
+    /// leadership term. Changes are published in `status`.
     pub(super) fn start(
         options: &LeaderElectionOptions,
         identity: &str,

@@ -64,7 +64,7 @@ impl ElectionStatus {
     }
 }
 
-/// `leader`, `standby of web-1_0123456789abcdef` ...
+/// Writes the role as text: `leader`, `standby of web-1_0123456789abcdef` ...
 impl fmt::Display for Role {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -36,7 +36,8 @@ pub(super) fn changes(patch: &Value, before: &Value, after: Option<&Value>, secr
     found.into_iter().map(|(path, values)| detail(&path, values, secret)).collect()
 }
 
-/// Adds the changed fields below `path` to `found`.
+/// Adds to `found` each field in `patch` whose value differs between `before` and `after`. `path` is the path of `patch` within the whole
+/// write.
 fn compare(
     path: &mut Vec<String>,
     patch: &Value,
@@ -78,8 +79,8 @@ fn compare(
     }
 }
 
-/// The state of an object before and after a write that the server accepts in a dry run. The server stores nothing, so that neither has
-/// the changes of earlier writes. After a conflict, both are the state that was read.
+/// The state of an object before and after a write that the server accepts in a dry run. The server stores nothing, so neither state
+/// contains the changes of earlier writes of the dry run. After a conflict, both are the state that was read.
 pub(in crate::dry_run) struct AcceptedWrite {
     pub(super) before: Value,
     pub(super) after: Value,
@@ -127,7 +128,7 @@ fn as_set(list: &Value) -> Map<String, Value> {
     names.map(|name| (name.to_owned(), true.into())).collect()
 }
 
-/// Converts a changed field to a detail of a step.
+/// Converts a changed field to a detail of a planned step. If `secret` is set, the values below `data` and `stringData` are hidden.
 fn detail(path: &[String], (from, to): (Option<Value>, Option<Value>), secret: bool) -> StepDetail {
     let path: Vec<_> = path.iter().map(String::as_str).collect();
     let hidden = secret && matches!(path.first(), Some(&("data" | "stringData")));

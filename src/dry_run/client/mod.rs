@@ -26,7 +26,7 @@ use crate::lock::lock;
 /// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
 
-/// The accepted writes of each object, by its UID.
+/// The writes of each object that the server accepted as dry runs, by the UID of the object.
 pub(super) type AcceptedWrites = Arc<Mutex<BTreeMap<String, Vec<AcceptedWrite>>>>;
 
 /// Wraps `client`: writes are sent as dry runs and added to `log`; those that the server accepts are also added to `accepted`.
@@ -56,7 +56,7 @@ struct DryRunClient {
 }
 
 impl DryRunClient {
-    /// Sends a write as a dry run, and records it according to the response.
+    /// Sends a write as a dry run, records it in the plan according to the response, and returns a response for the handler.
     async fn write(&self, target: &WriteTarget, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
@@ -195,14 +195,14 @@ impl Write<'_> {
 enum DryRunOutcome {
     /// The server would accept the write.
     Accepted,
-    /// The object has changed, or exists already.
+    /// The write conflicts (409): the object has changed, or exists already.
     Conflict,
     /// The server would reject the write, for this reason.
     Refused(String),
     /// The server could not check the write, because an admission webhook does not support dry runs. The field is the message of the
     /// server.
     NoDryRun(String),
-    /// The object does not exist, or the server is not available now.
+    /// Acceptance is not known: the object does not exist (404), or the server is not available now (401, 408, 429, 5xx).
     NoAnswer,
 }
 

@@ -12,7 +12,7 @@ pub(super) enum RequestKind {
     Read,
     /// The request writes something, and the server can process it as a dry run.
     Write(WriteTarget),
-    /// The request cannot be made without effect.
+    /// The request may have an effect, and the server has no dry run for it.
     Unsupported,
 }
 
@@ -114,7 +114,7 @@ pub(super) fn as_empty_patch(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     Some((parts, b"{}".to_vec()))
 }
 
-/// Returns a GET request for the path of a request, without query and body.
+/// Returns a GET request for the path of a request, without query and body, to read the object that the request writes.
 pub(super) fn as_read(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     let mut parts = with_query(parts, "")?;
     parts.method = Method::GET;

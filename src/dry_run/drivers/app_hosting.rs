@@ -1,4 +1,4 @@
-//! Records calls to drivers of devices that host pods.
+//! Records calls to drivers of devices that run pods as applications (IOx app hosting).
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ impl AppHostingDrivers for Recording<dyn AppHostingDrivers> {
     }
 }
 
-/// The recording driver of one device.
+/// The driver of one device in a dry run: it reads from the real device, and records changes of pods.
 struct RecordingDevice {
     driver: Recording<dyn AppHostingDriver>,
     address: String,
 }
 
 impl RecordingDevice {
-    /// Records a call with the images of a pod.
+    /// Records the call `name` (such as `deploy a pod`) with the images of the containers of the pod.
     fn record(&self, name: &'static str, request: &PodRequest) {
         let containers = request.pod.spec.iter().flat_map(|spec| &spec.containers);
         let images = list(containers.filter_map(|container| container.image.as_ref()));

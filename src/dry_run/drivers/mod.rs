@@ -26,7 +26,7 @@ const PLANNED: &str = "planned-";
 pub(crate) struct Recording<D: ?Sized> {
     driver: Arc<D>,
     plan: DryRunPlan,
-    /// The name of the driver trait in the configuration.
+    /// The name of the driver trait in the configuration, such as `pod_vif`.
     by: &'static str,
     /// The kind of the objects that own the resources of the driver.
     kind: &'static str,
@@ -53,7 +53,7 @@ impl<D: ?Sized> Recording<D> {
             .detail("this is a dry run, and what follows depends on the result")
     }
 
-    /// Returns a call for the plan: of this driver trait, with the action `what`.
+    /// Makes a call of this driver trait for the plan, without arguments; `what` is the action, such as `request a VIF`.
     fn call(&self, what: &str) -> PlannedCall {
         PlannedCall::new(self.by, what)
     }

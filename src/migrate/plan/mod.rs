@@ -40,7 +40,7 @@ pub(super) enum Obstacle {
 /// An object with the steps that take it over.
 #[derive(Debug)]
 pub(super) struct PlannedTakeover {
-    /// The kind of the object, or `Port`.
+    /// The kind of the object, or `Port` for an idle port.
     pub(super) kind: &'static str,
     /// The namespace and the name of the object.
     pub(super) key: ObjectKey,
@@ -60,7 +60,7 @@ pub(super) fn plan(state: &ClusterState, delete_idle_ports: bool) -> Vec<Planned
 }
 
 impl MigrationStep {
-    /// Returns the step in a few words.
+    /// Returns the step in a few words, such as `mark port ID`, for the plan that the command prints.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Adopt(Adoption::Port { port, .. }) => format!("mark port {}", port.id),

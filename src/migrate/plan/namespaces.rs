@@ -14,7 +14,7 @@ use super::super::read::ClusterState;
 use super::super::write::MetadataWrite;
 use super::{Obstacle, PlannedTakeover, StepList, refused};
 
-/// Plans the namespaces with a `KuryrNetwork`.
+/// Plans the takeover of each namespace whose `KuryrNetwork` has a finalizer of Kuryr.
 pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let networks = state.kuryr.networks.iter().filter(|(_, network)| !finalizers_of(*network).is_empty());
     let planned = networks.map(|(key, network)| PlannedTakeover {

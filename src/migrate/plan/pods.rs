@@ -26,7 +26,7 @@ struct RecordedVifs {
     is_from_kuryr_port: bool,
 }
 
-/// Plans the pods, and the `KuryrPort`s without a pod.
+/// Plans the takeover of all pods that do not use the network of their node, and the release of the `KuryrPort`s without a pod.
 pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let mut claims: BTreeMap<VifId, ObjectKey> = BTreeMap::new();
     let with_network = state.pods.iter().filter(|pod| PodLifecycle::of(pod) != PodLifecycle::HostNetwork);

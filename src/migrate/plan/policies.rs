@@ -1,5 +1,5 @@
-//! The plan for network policies (`KuryrNetworkPolicy`). Our controller has groups of its own, with which it replaces that of Kuryr on each
-//! port. The group of Kuryr is deleted when no port has it any more.
+//! The plan for network policies (`KuryrNetworkPolicy`). Our controller creates security groups of its own, with which it replaces that of
+//! Kuryr on each port. The security group of Kuryr is deleted when no port has it any more.
 
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use staffetta_driver::{SecurityGroupId, UnusedResource};
@@ -10,7 +10,7 @@ use super::super::read::ClusterState;
 use super::super::write::MetadataWrite;
 use super::{MigrationStep, Obstacle, PlannedTakeover, StepList, refused};
 
-/// Plans the policies with a finalizer or a custom resource of Kuryr.
+/// Plans the takeover of each network policy that has a finalizer of Kuryr, or whose `KuryrNetworkPolicy` has one.
 pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let policy_of = |key: &ObjectKey| state.policies.iter().find(|policy| key_of(*policy) == *key);
     let managed = state.policies.iter().filter(|policy| !finalizers_of(*policy).is_empty()).map(key_of);

@@ -17,7 +17,7 @@ use super::super::read::ClusterState;
 use super::super::write::MetadataWrite;
 use super::{Obstacle, PlannedTakeover, StepList, refused};
 
-/// Plans the services, and the `KuryrLoadBalancer`s without a service.
+/// Plans the takeover of the services that Kuryr manages. Refuses the `KuryrLoadBalancer`s without a service.
 pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     let services = state.services.iter().filter(|service| state.is_kuryrs(service));
     let mut planned: Vec<_> = services

@@ -67,7 +67,7 @@ impl ObjectStore {
         }
     }
 
-    /// Begins a complete list of all objects.
+    /// Begins a complete list of all objects. Objects that are not applied before [`end_list`](Self::end_list) count as deleted.
     pub(super) fn begin_list(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
@@ -192,8 +192,8 @@ impl ObjectStore {
         true
     }
 
-    /// Returns those of the namespaces `namespace`, or of all if that is `None`, that have an object of this name. The namespace of
-    /// cluster-scoped objects is empty.
+    /// Returns each namespace with an object of this name; if `namespace` is given, only that one. The namespace of cluster-scoped objects
+    /// is empty.
     pub(super) fn find(&self, namespace: Option<&str>, name: &str) -> impl Iterator<Item = &str> {
         let selected =
             self.namespaces.iter().filter(move |(found, _)| namespace.is_none_or(|only| only == &***found));

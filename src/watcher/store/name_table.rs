@@ -43,7 +43,7 @@ impl<T> NameTable<T> {
         self.entries.is_empty()
     }
 
-    /// Returns the value of a name.
+    /// Returns the value of a name; `None` if the name is not in the map.
     pub(super) fn get(&self, name: &str) -> Option<&T> {
         let hash = self.hasher.hash_one(name);
         let entry = self.entries.find(hash, |entry| self.text[entry.name.clone()] == *name);
@@ -79,7 +79,7 @@ impl<T> NameTable<T> {
         self.entries.iter().map(|entry| &entry.value)
     }
 
-    /// Returns all values for changes, in no particular order.
+    /// Returns mutable references to all values, in no particular order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().map(|entry| &mut entry.value)
     }

@@ -1,8 +1,8 @@
-//! The properties and the resources of a device.
+//! The properties and the resources of a device (a router or a switch) that runs pods.
 
 use serde::{Deserialize, Serialize};
 
-/// The properties of a device. A property that the device does not report is empty.
+/// The properties of a device that runs pods. A property that the device does not report is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// The serial number of the chassis.

@@ -68,10 +68,10 @@ pub trait AppHostingDriver: Send + Sync {
     /// may serve as the proof.
     async fn check_connection(&self) -> Result<(), DriverError>;
 
-    /// Returns the properties of the device.
+    /// Returns the properties of the device, such as its serial number and software version.
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError>;
 
-    /// Returns the total and the free resources for applications.
+    /// Returns the total and the free CPU, memory and storage of the device for applications.
     async fn get_device_resources(&self) -> Result<DeviceResources, DriverError>;
 
     /// Makes the next step to deploy a pod as `request` specifies. The result is [`PodProgress::Done`] when each container runs,

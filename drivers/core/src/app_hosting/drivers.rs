@@ -30,10 +30,10 @@ pub trait AppHostingDrivers: Send + Sync {
     fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError>;
 }
 
-/// The factories of the known kinds of devices, by name.
+/// A registry of the driver factories, one for each supported kind of device (such as `XE`), by the name of the kind.
 #[derive(Clone)]
 pub struct AppHostingDriverTable {
-    /// The name of the kind of a device whose specification names none.
+    /// The kind of devices whose [`DeviceSpec::driver`] is empty.
     default: String,
     /// The factory of each kind of device, by the name of the kind.
     kinds: BTreeMap<String, Arc<dyn AppHostingDrivers>>,

@@ -57,9 +57,9 @@ pub enum HostedContainerState {
     },
     /// The container failed, and the device does not continue its deployment.
     Failed {
-        /// The reason as one word in CamelCase.
+        /// The reason of the failure, as one word in CamelCase.
         reason: String,
-        /// The message, for people.
+        /// The message about the failure, for people.
         message: String,
     },
 }

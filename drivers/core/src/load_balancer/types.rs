@@ -37,12 +37,13 @@ pub struct LoadBalancer {
     pub disabled: bool,
     /// The provisioning status, which tells whether the load balancer accepts changes.
     pub status: ProvisioningStatus,
-    /// The listeners.
+    /// The listeners of the load balancer, with their pools and members.
     pub listeners: Vec<Listener>,
 }
 
 impl LoadBalancer {
-    /// Returns the active load balancer that a driver creates from `spec` by one request. `new_id` is that of [`changed`](Self::changed).
+    /// Returns the active load balancer that a driver creates from `spec` by one request, with all its listeners. `new_id` returns the id of
+    /// a new listener, pool or member by its name.
     pub fn created(
         spec: &LoadBalancerSpec,
         id: LoadBalancerId,
@@ -169,22 +170,22 @@ pub struct Listener {
     pub id: ListenerId,
     /// The protocol and port, unique among the listeners of a load balancer.
     pub at: ListenerPort,
-    /// The settings of the listener itself.
+    /// The settings of the listener (timeouts, allowed client networks), without those of its pool.
     #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
     pub settings: ListenerSettings,
     /// The pool; `None` if its creation was interrupted.
     pub pool: Option<Pool>,
 }
 
-/// The desired state of a listener.
+/// The desired state of a listener with its pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListenerSpec {
     /// The protocol and port on which the listener accepts connections.
     pub at: ListenerPort,
-    /// The settings of the listener itself.
+    /// The settings of the listener (timeouts, allowed client networks), without those of its pool.
     #[serde(default, skip_serializing_if = "ListenerSettings::is_default")]
     pub settings: ListenerSettings,
-    /// The desired state of its pool.
+    /// The desired state of the listener's pool.
     pub pool: PoolSpec,
 }
 
@@ -221,13 +222,13 @@ impl ListenerChange {
     }
 }
 
-/// The desired state of a pool.
+/// The desired state of a listener's pool with its members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolSpec {
-    /// The settings of the pool itself.
+    /// The settings of the pool (algorithm, session persistence, health monitor), without those of its listener.
     #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
     pub settings: PoolSettings,
-    /// The members, sorted, without duplicates of the address and port.
+    /// The members of the pool, sorted, without duplicates of the address and port.
     pub members: Vec<MemberSpec>,
 }
 
@@ -278,10 +279,10 @@ impl FromStr for Protocol {
 pub struct Pool {
     /// The id of the pool in the cloud.
     pub id: PoolId,
-    /// The settings of the pool itself.
+    /// The settings of the pool (algorithm, session persistence, health monitor), without those of its listener.
     #[serde(default, skip_serializing_if = "PoolSettings::is_default")]
     pub settings: PoolSettings,
-    /// The members, in any order.
+    /// The members of the pool, in any order.
     pub members: Vec<Member>,
 }
 
@@ -290,11 +291,11 @@ pub struct Pool {
 pub struct Member {
     /// The id of the member in the cloud.
     pub id: MemberId,
-    /// The properties of the member. The address and port are unique in a pool.
+    /// The address, port, name and subnet of the member. The address and port are unique in a pool.
     pub spec: MemberSpec,
 }
 
-/// The desired state of a member.
+/// The properties of a member of a pool, desired or existing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MemberSpec {
     /// The IP address of the pod.

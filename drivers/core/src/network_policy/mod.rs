@@ -20,8 +20,7 @@ pub use self::security_group::{
 /// * A group carries an ownership mark from its creation: the id of this cluster, the name of the group and its owner. It is
 ///   found by this mark even if the response to the request was lost. [`create_group`](Self::create_group) does not check for an
 ///   existing group: after an [ambiguous](DriverError::ambiguous) error the caller must list the groups first.
-/// * Every method waits only for its own requests. Every change except the creation of a group can be repeated, with the same
-///   result.
+/// * Every method waits only for its own requests. Every change except the creation of a group is idempotent.
 /// * A resource that does not exist is the error [`Reason::NotFound`](crate::Reason::NotFound), except in a deletion. A group
 ///   that a VIF still has is not deleted: this is a [conflict](crate::Reason::Conflict).
 ///

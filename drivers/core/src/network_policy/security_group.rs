@@ -73,7 +73,7 @@ impl IpFamily {
     }
 }
 
-/// The ports of one protocol.
+/// A transport protocol, with a range of its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProtocolPorts {
     /// The transport protocol.
@@ -106,7 +106,7 @@ impl<G> SecurityRule<G> {
     }
 }
 
-/// A change of the rules of a group.
+/// A change of the rules of a security group: the difference between its existing and its wanted rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleChange {
     /// The rules to remove.

@@ -34,7 +34,7 @@ pub struct VifRequest {
     pub security_groups: Vec<SecurityGroupId>,
 }
 
-/// The result of [`PodVifDriver::activate_vif`].
+/// The current activation state of a VIF, as [`PodVifDriver::activate_vif`] returns it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(

@@ -13,16 +13,16 @@ use super::warm_pool::{Group, Growing, WarmPool};
 pub enum Action<G, W> {
     /// Create groups with a configuration. The caller reports the result to [`WarmPool::grown`].
     Grow {
-        /// The id of the action, for its result.
+        /// The id of the action, which the caller passes to [`WarmPool::grown`] with the result.
         op: u64,
         /// The number of groups to create.
         count: usize,
-        /// The required configuration.
+        /// The configuration with which the groups are created.
         want: W,
     },
     /// Delete groups. The caller reports the result to [`WarmPool::shrunk`].
     Shrink {
-        /// The id of the action, for its result.
+        /// The id of the action, which the caller passes to [`WarmPool::shrunk`] with the result.
         op: u64,
         /// The groups to delete.
         groups: Vec<G>,

@@ -1,4 +1,4 @@
-//! The policy that decides the size of a pool.
+//! The policy that decides how many items a warm pool keeps free.
 
 /// The counts of a pool: of items, except for the fields that count groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Compares the pool with the groups that exist, at the start and periodically.
+//! Compares a warm pool with the groups that exist in the external system, at the start and periodically.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Epoch {
     quiet: bool,
 }
 
-/// The result of [`WarmPool::adopt`].
+/// The result of [`WarmPool::adopt`], which records that an owner holds an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adopted<O> {
     /// The owner holds the item, and no other one does.
@@ -60,7 +60,7 @@ impl<K: PoolKind> WarmPool<K> {
         other.map_or(Adopted::Held, Adopted::Shared)
     }
 
-    /// Returns the current state, for a listing that begins now.
+    /// Returns the state of the pool that [`resync`](Self::resync) needs for a listing of the groups that begins now.
     pub fn epoch(&self) -> Epoch {
         Epoch { number: self.epoch, quiet: self.growing.is_none() && self.shrinking.is_none() }
     }

@@ -35,17 +35,17 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) cooling: VecDeque<(K::Item, Duration)>,
     /// The owners that wait for an item, with the configurations that they require; the longest waiting owner first.
     pub(super) waiting: VecDeque<(K::Owner, K::Want)>,
-    /// The creation of groups that is in progress.
+    /// The creation of groups that is in progress; `None` if no groups are being created.
     pub(super) growing: Option<Growing<K::Want>>,
     /// The deletion of groups that is in progress: the id of the action, and the groups.
     pub(super) shrinking: Option<(u64, BTreeSet<K::Group>)>,
-    /// The back-off of creation.
+    /// The back-off after failed attempts to create groups.
     pub(super) growth_backoff: AttemptBackoff,
-    /// The back-off of deletion.
+    /// The back-off after failed attempts to delete groups.
     pub(super) deletion_backoff: AttemptBackoff,
     /// The time before which no groups are created, because a shared resource is exhausted.
     pub(super) blocked_until: Duration,
-    /// The counter of recent requests.
+    /// The counter of recent requests for items.
     pub(super) demand: Demand,
     /// The configuration of groups that are created ahead of demand: that of the last request.
     pub(super) wanted: K::Want,
@@ -83,7 +83,7 @@ impl<W> Group<W> {
 
 /// A creation of groups that is in progress.
 pub(super) struct Growing<W> {
-    /// The id of the action.
+    /// The id of the action [`Grow`](super::Action::Grow), by which its result is recognized.
     pub(super) op: u64,
     /// The number of groups of the action that are still being created.
     pub(super) count: usize,
@@ -281,8 +281,8 @@ impl<K: PoolKind> WarmPool<K> {
         }
     }
 
-    /// Ends the cool-downs that are over. Returns the owners that need not wait any longer: either an item is free for them, or
-    /// no items are being created.
+    /// Ends the cool-downs that are over. Returns the owners that need not wait any longer, with the configurations that they require:
+    /// either an item is free for them, or no items are being created.
     pub fn tick(&mut self, now: Duration) -> Vec<(K::Owner, K::Want)> {
         while self.cooling.front().is_some_and(|(_, until)| *until <= now)
             && let Some((item, until)) = self.cooling.pop_front()
@@ -308,7 +308,7 @@ impl<K: PoolKind> WarmPool<K> {
         self.used.contains_key(item)
     }
 
-    /// Returns the reason why no item is available.
+    /// Returns the reason why no item is available, with the delay after which one may be, if it is known.
     pub fn reason(&self, now: Duration) -> Wait {
         let cooled = self.cooling.front().map(|(_, until)| until.saturating_sub(now));
         match self.growth_delay(now) {

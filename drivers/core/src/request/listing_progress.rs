@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 tokio::task_local! {
-    /// The number of resources that drivers have read from lists, of the [`count_listed`] call whose future is being polled.
+    /// The counter of the [`count_listed`] call whose future is being polled: the number of resources read from lists so far.
     static LISTED: Arc<AtomicUsize>;
 }
 

@@ -21,9 +21,9 @@ tokio::task_local! {
 /// A request to an external system that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedRequest {
-    /// The method, such as `POST`.
+    /// The HTTP method, such as `POST`, or `PUBLISH` for an MQTT message.
     pub method: String,
-    /// The path of the URL, without its query, or the name of the action.
+    /// The path of the URL, without its query; or the name of the API action (in EC2), or the topic of the MQTT message.
     pub path: String,
     /// The status of the response; `None` if there was none, or if responses have no status.
     pub status: Option<u16>,
@@ -37,10 +37,10 @@ pub struct LoggedRequest {
     pub duration: Duration,
 }
 
-/// The last requests that drivers sent during the attempts to handle one object.
+/// The last requests that drivers sent during the attempts of the handlers to handle one object.
 ///
-/// The chain sets up a log for each attempt, and a driver adds requests with a [`RequestRecord`]. A task that a driver spawns for an
-/// attempt adds its requests if it runs within [`collect`](Self::collect) of the attempt's [`current`](Self::current) log.
+/// The chain of handlers sets up a log for each attempt, and a driver adds requests with a [`RequestRecord`]. A task that a driver spawns
+/// for an attempt adds its requests if it runs within [`collect`](Self::collect) of the attempt's [`current`](Self::current) log.
 #[derive(Debug, Default)]
 pub struct RequestLog(Mutex<Content>);
 
@@ -67,12 +67,12 @@ impl RequestLog {
         self.content().requests.iter().cloned().collect()
     }
 
-    /// Returns `true` if no request has ended.
+    /// Returns `true` if the log has no requests: none has ended so far.
     pub fn is_empty(&self) -> bool {
         self.content().requests.is_empty()
     }
 
-    /// Returns `true` if a request that changes the external system has succeeded.
+    /// Returns `true` if a request that changes the external system has succeeded, with a status below 400.
     pub fn changed_something(&self) -> bool {
         self.content().changed
     }
@@ -109,7 +109,7 @@ impl RequestLog {
 pub struct RequestRecord {
     log: Arc<RequestLog>,
     request: LoggedRequest,
-    /// `true` if the request changes something when it succeeds.
+    /// `true` if the request changes something in the external system when it succeeds.
     changes: bool,
 }
 

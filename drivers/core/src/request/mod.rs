@@ -1,4 +1,5 @@
-//! The requests of drivers to external systems: a fence before them, records and metrics of them, and the progress of long lists.
+//! The requests of drivers to external systems: the fence that stops them without leadership, their records and metrics, and the progress
+//! of long lists.
 
 mod fence;
 mod listing_progress;

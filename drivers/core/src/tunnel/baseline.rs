@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::limits::SendError;
 
-/// The time limit of the answer to a baseline query.
+/// The time limit of the answer to a machine's query for its baseline.
 pub const BASELINE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The properties of a machine by which its baseline is chosen: the containers with which it starts.
@@ -26,12 +26,12 @@ pub struct QueryBaselineRequest {
     pub custom_taints: Vec<Taint>,
 }
 
-/// A baseline query that awaits its answer. Dropping it without an answer fails the query at once.
+/// A machine's query for the containers with which it starts, not answered yet. Dropping it without an answer fails the query at once.
 #[derive(Debug)]
 pub struct BaselineQuery {
-    /// The properties by which the baseline is chosen.
+    /// The properties of the machine, by which its baseline is chosen.
     pub request: QueryBaselineRequest,
-    /// The end of the channel that carries the answer back to the tunnel which asked.
+    /// The sending end of the channel that carries the answer to the tunnel that passed the query on.
     pub(super) answer: oneshot::Sender<Vec<Container>>,
 }
 

@@ -1,4 +1,4 @@
-//! The trait of tunnels.
+//! The trait of tunnels: drivers of many machines that announce themselves and run containers.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
@@ -96,13 +96,13 @@ pub trait Tunnel: Send + Sync + 'static {
         sender: TunnelSender,
     ) -> Result<(), DriverError>;
 
-    /// Called before the first request to a node, and with each new description. After a restart or a change of the leader, the
+    /// Notifies the tunnel that requests to a node follow, and of each new description. After a restart or a change of the leader, the
     /// description comes from the Node object, because the machine has not reported to this process yet. It must not wait for the
     /// machine: other nodes wait for it, and it is dropped after a second. The default implementation does nothing.
     async fn on_node_start(&self, _node: &NodeId, _description: &NodeDescription) {}
 
-    /// Called after the last request to a node. It must not wait for the machine, as [`on_node_start`](Self::on_node_start) must
-    /// not. The default implementation does nothing.
+    /// Notifies the tunnel that no more requests to a node follow. It must not wait for the machine, and is dropped after a second, as
+    /// [`on_node_start`](Self::on_node_start) is. The default implementation does nothing.
     async fn on_node_stop(&self, _node: &NodeId) {}
 
     /// Asks a node for its health. The answer comes as [`TunnelEvent::NodeStatus`](super::TunnelEvent::NodeStatus). The call

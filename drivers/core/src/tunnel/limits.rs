@@ -38,15 +38,15 @@ pub enum SendError {
         /// The maximum number of answers and queries: [`TunnelLimits::events_per_node`].
         limit: usize,
     },
-    /// A description contains too much data of the tunnel.
+    /// The field `tunnel_data` of a machine's description has more than [`MAX_TUNNEL_DATA`] bytes as JSON.
     #[error(
         "a description has {bytes} bytes of data of its tunnel, and at most {MAX_TUNNEL_DATA} are allowed"
     )]
     TooMuchTunnelData {
-        /// The number of bytes.
+        /// The number of bytes of the data as JSON.
         bytes: usize,
     },
-    /// A report names too many containers.
+    /// A report names more than [`MAX_REPORTED_CONTAINERS`] containers.
     #[error("a report names {count} containers, and at most {MAX_REPORTED_CONTAINERS} are allowed")]
     TooManyContainers {
         /// The number of containers in the report.

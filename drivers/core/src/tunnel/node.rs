@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The description with which a machine announces itself.
+/// The description with which a machine announces itself: its name, version, state, addresses and labels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDescription {
@@ -15,7 +15,7 @@ pub struct NodeDescription {
     /// The addresses of the machine.
     #[serde(default)]
     pub network_info: NetworkInfo,
-    /// Further labels of the node.
+    /// Additional labels of the machine's Node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom_labels: BTreeMap<String, String>,
     /// Data of the tunnel about the machine, such as the gateway behind which it is. It is not among the keys of Koupleless. The
@@ -56,10 +56,10 @@ pub enum NodeActivation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkInfo {
-    /// The address of type `InternalIP`.
+    /// The IP address of the machine: the address of type `InternalIP` of its Node.
     #[serde(rename = "nodeIP", default, skip_serializing_if = "Option::is_none")]
     pub node_ip: Option<IpAddr>,
-    /// The address of type `Hostname`; empty if there is none.
+    /// The host name of the machine: the address of type `Hostname` of its Node; empty if there is none.
     #[serde(default)]
     pub host_name: String,
     /// The TCP port at which the machine accepts the requests of its tunnel; `None` if it accepts no connections. It is not

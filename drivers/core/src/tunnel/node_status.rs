@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeStatusData {
-    /// The resources, by the name of the resource: `memory`.
+    /// The resources of the machine, by name, such as `memory`.
     pub resources: BTreeMap<String, NodeResource>,
     /// Labels of the node.
     pub custom_labels: BTreeMap<String, String>,
@@ -22,7 +22,7 @@ pub struct NodeStatusData {
     pub custom_conditions: Vec<NodeCondition>,
 }
 
-/// The amount of one resource.
+/// The amount of one resource of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeResource {

@@ -47,7 +47,7 @@ impl NodeQueues {
         Ok(())
     }
 
-    /// Removes the next event: the first one of the node that is served next.
+    /// Removes and returns the next event: the first one of the node that is served next. `None` if no event is queued.
     pub(super) fn pop(&mut self) -> Option<(NodeId, TunnelEvent)> {
         let node = self.ready.pop_front()?;
         let queue = self.nodes.get_mut(&node)?;
@@ -76,7 +76,7 @@ impl NodeQueues {
         }
     }
 
-    /// Removes all events. The baseline queries among them fail.
+    /// Removes all nodes with their events, also those that are kept. Queued baseline queries fail.
     pub(super) fn clear(&mut self) {
         self.nodes.clear();
         self.ready.clear();

@@ -1,4 +1,4 @@
-//! The receiving end of the channel, which belongs to the caller of the tunnel.
+//! The receiving end of the channel over which a tunnel passes reports to its caller.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use super::event::TunnelEvent;
 use super::node_id::NodeId;
 use super::queue::NodeQueues;
 
-/// The state that sender and receiver share.
+/// The channel of a tunnel, which the sender and the receiver share.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) state: Mutex<ChannelState>,

@@ -15,7 +15,7 @@ use super::node_status::NodeStatusData;
 use super::queue::NodeQueues;
 use super::receiver::{Channel, ChannelState, TunnelReceiver};
 
-/// Creates the channel of one tunnel.
+/// Creates the channel over which one tunnel passes the reports of its machines to its caller. Its queues have these limits.
 pub fn channel(limits: TunnelLimits) -> (TunnelSender, TunnelReceiver) {
     let state = ChannelState { queues: NodeQueues::new(limits), senders: true, receiver: true };
     let channel = Arc::new(Channel { state: Mutex::new(state), arrived: Notify::new() });
@@ -106,7 +106,7 @@ impl TunnelSender {
     }
 }
 
-/// Closes the channel when the last sender is dropped.
+/// The part that all clones of a [`TunnelSender`] share. When the last clone is dropped, this closes the channel.
 #[derive(Debug)]
 struct SendingEnd(Arc<Channel>);
 

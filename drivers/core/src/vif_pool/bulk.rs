@@ -37,7 +37,7 @@ impl VifPoolKey {
 /// A request for several VIFs with the same properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkVifRequest {
-    /// The key of the VIFs.
+    /// The node, project, network and subnets of the VIFs.
     pub key: VifPoolKey,
     /// The subnets of `key`, with the properties that a VIF contains.
     pub subnets: Vec<Subnet>,
@@ -61,7 +61,7 @@ pub struct BulkVifResult {
 /// A VIF whose ownership mark names this cluster and no owner.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PooledVif {
-    /// The key of the VIF.
+    /// The node, project, network and subnets of the VIF.
     pub key: VifPoolKey,
     /// The security groups of the VIF, in any order; empty if it has just the default ones of the external system.
     pub security_groups: Vec<SecurityGroupId>,

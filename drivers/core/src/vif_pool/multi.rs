@@ -52,8 +52,8 @@ impl MultiVifPool {
         Some(Self { pools, default, driver_of_class, nodes })
     }
 
-    /// Returns the pool for pods on the node. Fails with [`Reason::Awaited`] if the node is not known yet, and with
-    /// [`Reason::Refused`] if its label names a driver without a pool.
+    /// Returns the pool for pods on the node `name`. Fails with [`Reason::Awaited`] if the node is not known yet, and with
+    /// [`Reason::Refused`] if the node's label `pod_vif` names a driver without a pool.
     fn of_node(&self, name: &str) -> Result<&Arc<dyn VifPoolDriver>, DriverError> {
         if !self.nodes.may_contain(name) {
             let detail = format!("node {name} is not known yet");

@@ -26,7 +26,7 @@ pub(crate) struct CredentialCache {
 /// The access keys in the cache.
 struct CachedKeys {
     keys: AccessKeys,
-    /// The time at which the keys were read.
+    /// The time at which the keys were obtained from their source.
     read: SystemTime,
     /// The time from which the keys are to be replaced; `None` for keys that do not expire.
     renew_at: Option<SystemTime>,

@@ -15,7 +15,7 @@ use crate::environment::service_url;
 use crate::responses::{AssumeRole, Ec2ErrorResponse};
 use crate::signature::{SigningScope, signature};
 
-/// The time limit of a request to the metadata service, which is on the same host.
+/// The time limit of a request to the metadata service or a credentials agent, which are on the same host or link.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit of a request to STS.
 const STS_TIMEOUT: Duration = Duration::from_secs(20);
@@ -45,7 +45,7 @@ impl CredentialFetch {
         Self { region: region.to_owned(), client, local }
     }
 
-    /// Obtains the keys from `source`. Errors contain no secret.
+    /// Obtains access keys from `source`, and assumes the roles of a profile with them. Errors contain no secret.
     pub(super) async fn keys(&self, source: &CredentialSource) -> Result<AccessKeys, DriverError> {
         let files = match source {
             CredentialSource::Profile(files) => files,
@@ -62,7 +62,7 @@ impl CredentialFetch {
         Ok(keys)
     }
 
-    /// Obtains the keys from `source`, without assuming further roles.
+    /// Obtains access keys from `source`, without assuming the roles of a profile.
     async fn of_source(&self, source: &DirectSource) -> Result<AccessKeys, DriverError> {
         match source {
             DirectSource::Fixed(keys) => Ok(keys.clone()),
@@ -132,7 +132,7 @@ impl CredentialFetch {
 }
 
 impl AssumedRole {
-    /// Returns the form fields of the STS request that assumes a role.
+    /// Returns the URL-encoded form of the STS request that assumes this role.
     fn form(&self) -> String {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("Action", "AssumeRole").append_pair("Version", STS_VERSION);
@@ -147,7 +147,7 @@ impl AssumedRole {
     }
 }
 
-/// Sends a request and returns the body of a successful response.
+/// Sends a request with the time limit `limit`, and returns the body of a successful response.
 async fn text(request: RequestBuilder, limit: Duration) -> Result<String, DriverError> {
     let unavailable = |error: reqwest::Error| {
         // The URL of a request to STS or an agent contains no secret, but a proxy's may.
@@ -171,13 +171,13 @@ async fn text(request: RequestBuilder, limit: Duration) -> Result<String, Driver
     Err(DriverError::new(reason, STEP).detail(format!("HTTP status {}{detail}", status.as_u16())))
 }
 
-/// Parses the keys of a role in a response of STS.
+/// Parses the access keys of a role in a response of STS.
 fn role_keys(body: &str) -> Result<AccessKeys, DriverError> {
     let response: AssumeRole = quick_xml::de::from_str(body).map_err(|_| malformed())?;
     temporary(response.result.credentials)
 }
 
-/// Parses the keys in the response of the metadata service or of an agent.
+/// Parses the access keys in the response of the metadata service or of a credentials agent.
 fn agent_keys(body: &str) -> Result<AccessKeys, DriverError> {
     temporary(serde_json::from_str(body).map_err(|_| malformed())?)
 }

@@ -40,7 +40,7 @@ pub enum CredentialError {
          AWS_CONTAINER_CREDENTIALS_RELATIVE_URI must begin with `/`"
     )]
     ContainerUrl,
-    /// The profile cannot be used.
+    /// A profile of the AWS configuration cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
@@ -71,7 +71,7 @@ pub(crate) enum DirectSource {
     Container { url: String, token_file: Option<PathBuf> },
     /// The metadata service of the instance on which the program runs.
     Instance { endpoint: String },
-    /// A program that prints the keys; its command line.
+    /// A program that prints access keys. The value is its command line.
     Process(String),
 }
 
@@ -146,7 +146,7 @@ fn instance(environment: &AwsEnvironment) -> DirectSource {
     DirectSource::Instance { endpoint: endpoint.trim_end_matches('/').to_owned() }
 }
 
-/// Returns the URL of STS that the environment sets; `None` for the public one.
+/// Returns the URL of STS in `AWS_ENDPOINT_URL_STS`; `None` for the public one.
 fn sts_endpoint(environment: &AwsEnvironment) -> Option<String> {
     environment.get("AWS_ENDPOINT_URL_STS").map(str::to_owned)
 }

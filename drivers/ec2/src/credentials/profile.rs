@@ -27,16 +27,16 @@ pub(crate) struct ProfileFiles {
 /// The reason why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// A file cannot be read.
+    /// A file with profiles cannot be read.
     #[error("cannot read the AWS profiles in {}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The cause.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// No file has the profile.
+    /// Neither file of the AWS configuration has the profile with this name.
     #[error("there is no AWS profile `{0}` in ~/.aws/credentials or ~/.aws/config")]
     Missing(String),
     /// The profile has an option that the driver does not support, such as a login in a browser.
@@ -46,7 +46,7 @@ pub enum ProfileError {
     Unsupported {
         /// The name of the profile.
         name: String,
-        /// The option.
+        /// The name of the option that is not supported.
         option: &'static str,
     },
     /// The profile has no access key, or only one of its id and its secret.
@@ -64,16 +64,16 @@ pub enum ProfileError {
     CredentialSource {
         /// The name of the profile.
         name: String,
-        /// The value.
+        /// The value of the option `credential_source`.
         value: String,
     },
-    /// Profiles name each other as their sources.
+    /// Profiles name each other in a circle as their `source_profile`. The text is the name of one of them.
     #[error("the AWS profile `{0}` is its own source, through `source_profile` of others")]
     Loop(String),
-    /// The value of `duration_seconds` is not a number of seconds.
+    /// The value of `duration_seconds` is not a number from 900 to 43200. The text is the name of the profile.
     #[error("`duration_seconds` of the AWS profile `{0}` is not a number from 900 to 43200")]
     Duration(String),
-    /// The environment to which the profile refers cannot be used.
+    /// The profile refers to credentials in the environment variables, which cannot be used.
     #[error(transparent)]
     Environment(Box<CredentialError>),
 }

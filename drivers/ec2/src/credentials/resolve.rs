@@ -17,7 +17,7 @@ const MFA: &str = "mfa_serial";
 pub(super) struct AssumedRole {
     /// The Amazon Resource Name of the role.
     pub(super) arn: String,
-    /// The name of the session, which AWS logs.
+    /// The name of the role's session, which AWS logs.
     pub(super) session: String,
     /// The external id (`ExternalId` of STS) that the trust policy of the role may require.
     pub(super) external_id: Option<String>,
@@ -30,15 +30,15 @@ pub(super) struct AssumedRole {
 /// A profile, after following the profiles that it names as its sources.
 #[derive(Debug)]
 pub(crate) struct ResolvedProfile {
-    /// The region that the profile names.
+    /// The region that the profile names; `None` if it names none.
     pub(crate) region: Option<String>,
-    /// The source of the first keys; `None` if the profile has no credentials.
+    /// The source of the first access keys; `None` if the profile has no credentials.
     pub(super) source: Option<DirectSource>,
     /// The roles that are assumed one after the other, beginning with the keys of `source`.
     pub(super) roles: Vec<AssumedRole>,
 }
 
-/// Reads a profile and the profiles that it refers to.
+/// Reads a profile and the profiles that it refers to, and returns its region, the source of its keys and the roles to assume.
 pub(crate) fn resolve(files: &ProfileFiles) -> Result<ResolvedProfile, ProfileError> {
     let (mut name, mut roles, mut seen) = (files.name.clone(), Vec::new(), Vec::<String>::new());
     let mut options = files.read(&name)?;

@@ -10,7 +10,7 @@ const MAX_LENGTH: usize = 1024;
 /// The file systems of devices. A number may follow the name: `usbflash1`.
 const FILE_SYSTEMS: [&str; 7] = ["flash", "bootflash", "harddisk", "usb", "usbflash", "sdflash", "disk"];
 
-/// Refuses an image that no device can install. `path` is the path of the container in the pod.
+/// Refuses an image that no device can install, and a URL with the pull policy `Never`. `path` is that of the container in the pod.
 pub(super) fn check(path: &str, image: &str, pull_policy: Option<&str>) -> Result<(), DriverError> {
     let refused = |why: String| Err(invalid(format!("{path}.image"), why));
     if image.len() > MAX_LENGTH || !image.chars().all(|c| c.is_ascii_graphic()) {

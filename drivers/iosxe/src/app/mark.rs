@@ -31,8 +31,8 @@ const PACKAGE: &str = "staffetta.dev/package";
 /// The value of [`PACKAGE`] if the package is installed from a copy on the flash.
 const FLASH: &str = "flash";
 
-/// The maximum length of a value that is not truncated, in characters: the length of a line without `--label ` and the
-/// longest key.
+/// The maximum length of a label value that is not truncated, in characters: a bit less than what `--label ` and the longest key
+/// leave of a line.
 const MAX_COMPLETE: usize = 200;
 
 /// The number of characters that remain of a truncated value, before the digest.
@@ -55,7 +55,7 @@ pub(crate) struct AppMark {
     /// A digest of the mutable fields of the container (image and resources); `None` if another controller created the
     /// application.
     pub(crate) form: Option<String>,
-    /// The index of the container in its pod.
+    /// The index of the container in its pod; `None` if the label is missing or malformed.
     pub(crate) position: Option<usize>,
     /// `true` if the package is installed from a copy on the flash.
     pub(crate) copied: bool,

@@ -193,7 +193,7 @@ fn bounded(number: u8, most: u8, what: &str, why: String) -> Result<u8, DriverEr
     if number <= most { Ok(number) } else { Err(invalid(format!("{INTERFACE}.{what}"), why)) }
 }
 
-/// Reads the section of a virtual port group.
+/// Returns the attachment that the section of a virtual port group describes. Refuses a port group or interface number above 3.
 fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, DriverError> {
     let group = section.interface.as_deref().unwrap_or("0");
     let number = group.parse().ok().filter(|number| (0..=3_u8).contains(number));
@@ -205,7 +205,7 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, DriverErr
     Ok(NetworkAttachment::PortGroup { group, guest })
 }
 
-/// Reads the section of an internal port of the switch. Returns the attachment, `true` if it uses DHCP, and
+/// Returns the attachment that the section of an internal port of the switch describes, `true` if it uses DHCP, and
 /// the path of the option for DHCP.
 fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), DriverError> {
     let options = section.vlan_if.clone().unwrap_or_default();

@@ -3,10 +3,10 @@
 
 use crate::model::config::{Line, RunOptions};
 
-/// The maximum number of lines.
+/// The maximum number of lines of run options of a container.
 const LINES: usize = 30;
 
-/// The maximum length of a line, in characters.
+/// The maximum length of a line of run options, in characters.
 pub(super) const LINE: usize = 235;
 
 /// The lines of run options that are collected for a container before its installation.

@@ -22,7 +22,7 @@ use crate::model::config::{RunOptions, body};
 /// The number of hexadecimal digits of the digest of a container's mutable fields.
 const DIGEST_DIGITS: usize = 12;
 
-/// Translates pods into applications of one device, by its limits, its network and the id of the cluster.
+/// The translator of pods into applications of one device, with the limits and the network of the device and the cluster's id.
 #[derive(Clone, Debug)]
 pub(crate) struct Translator {
     /// The cluster, as ownership labels name it.
@@ -174,8 +174,8 @@ fn form(container: &Container) -> String {
     digest(&format!("{}\n{resources}", container.image.as_deref().unwrap_or_default()), DIGEST_DIGITS)
 }
 
-/// Returns the name servers of the pod in the form of the configuration. Refuses more than the YANG module
-/// has leaves for.
+/// Returns the name servers of the pod as leaves of the YANG container `application-network-resource`. Refuses more than the
+/// YANG module has leaves for, and one that is not an IP address.
 fn name_servers(spec: &PodSpec) -> Result<Value, DriverError> {
     const PATH: &str = "spec.dnsConfig.nameservers";
     // The names are the module's own.

@@ -17,11 +17,11 @@ const READS_TO_PROVE: u32 = 3;
 /// The delay before the next read while app hosting is disabled on the device.
 const DISABLED_POLL: Duration = Duration::from_secs(30);
 
-/// The last reported applications, and the applications that have vanished, each with the progress of the proof of its
-/// absence.
+/// The applications of the last read of the device, and those that have vanished from its responses. A vanished application counts as
+/// present until enough reads have proven its absence.
 #[derive(Default)]
 pub(super) struct Absences {
-    /// The number of the last read, and its result with the vanished applications.
+    /// The sequence number of the last read, and the state of the device that was returned for it, with the vanished applications.
     last: Option<(u64, Arc<Observed>)>,
     vanished: HashMap<String, Absence>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Absences {
 struct Absence {
     /// The time of the first read without the application.
     since: Instant,
-    /// The time of the first of the consecutive reads that prove the absence, and their number.
+    /// The time of the first of the consecutive reads that count as proof, and their number; `None` if the last read does not count.
     proof: Option<(Instant, u32)>,
 }
 

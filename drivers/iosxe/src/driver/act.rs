@@ -27,7 +27,7 @@ use crate::model::resource;
 use crate::observe::Observed;
 use crate::restconf::RequestFailure;
 
-/// The delay before the device is read again after a step that it only begins when it responds, such as an
+/// The delay before the device is read again after a step that is still in progress when the device responds, such as an
 /// install.
 const POLL_AFTER_ACCEPTED_STEP: Duration = Duration::from_millis(300);
 
@@ -44,11 +44,11 @@ pub(super) struct AppTask<'a> {
     pub(super) id: &'a str,
     /// The name of the container, for messages.
     pub(super) name: &'a str,
-    /// The goal for the application.
+    /// The goal for the application: to run, or to be removed.
     pub(super) goal: Goal,
     /// The wanted configuration; `None` if the application is to be removed.
     pub(super) wanted: Option<&'a WantedApp>,
-    /// The comparison of its configuration with the wanted one.
+    /// The result of comparing the configuration of the application on the device with the wanted one.
     pub(super) configured: Configured,
 }
 
@@ -60,7 +60,7 @@ struct NextStep {
     limits: StepLimits,
     /// The previous attempt of the same step; `None` if there was none.
     before: Option<Attempt>,
-    /// `true` if the device certainly has no more than the configuration that this process wrote.
+    /// `true` if the device certainly has only the application's configuration, which this process wrote, and no package.
     only_configured: bool,
 }
 
@@ -87,7 +87,7 @@ impl IosXeDriver {
                 match prepared? {
                     Ok(observed) => {
                         record.attempted(act, Instant::now(), plan.limits.limit(act));
-                        // Whoever waits for this may not do so to the end.
+                        // The caller may be cancelled before the response arrives.
                         record.uncertain(act);
                         observed
                     }
@@ -170,8 +170,8 @@ impl IosXeDriver {
         Ok(NextStep { act, package, limits, before, only_configured })
     }
 
-    /// Reads what a step requires. Returns the state of the device on which the step is based, or, as the inner error,
-    /// the progress to report instead of the step.
+    /// Reads the device again if the step depends on its latest state. Returns the state of the device on which the step is based, or, as
+    /// the inner error, the progress to report instead of the step.
     async fn prepare(
         &self,
         observed: &Arc<Observed>,
@@ -184,12 +184,12 @@ impl IosXeDriver {
             AppStep::Discard | AppStep::Remove => !plan.only_configured,
             _ => false,
         };
-        if must_be_absent && let Some(wait) = self.is_hidden(id, act).await? {
+        if must_be_absent && let Some(wait) = self.confirm_absent(id, act).await? {
             return Ok(Err(wait));
         }
         match act {
             AppStep::Install | AppStep::Activate | AppStep::Start => {
-                // The failures that are reported by then are none of this step.
+                // Failures that the device has reported until now do not belong to this step.
                 let observed = self.read(STEP_MAX_AGE, true).await?;
                 self.state().record(id).record_earlier_failures(&observed.notifications, id);
             }
@@ -209,7 +209,7 @@ impl IosXeDriver {
     /// After a restart, a device does not report its applications until app hosting is enabled. So the absence does not
     /// count while app hosting is disabled. If this process did not uninstall the application, it counts for the removal
     /// only if the device lists its applications.
-    async fn is_hidden(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
+    async fn confirm_absent(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
         let observed = self.read(Duration::ZERO, true).await?;
         let mut state = self.state();
         let is_doubtful = act != AppStep::Install && !observed.served && !state.record(id).uninstalled;
@@ -252,7 +252,7 @@ impl IosXeDriver {
                         act = AppStep::Remove;
                         let now = Instant::now();
                         self.record(id, |record| {
-                            // Who comes after this process would not know that the copy is gone.
+                            // The configuration is removed at once: a later process would not know that the copy is deleted.
                             record.discarded();
                             record.attempted(act, now, limit);
                             record.uncertain(act);
@@ -301,7 +301,7 @@ impl IosXeDriver {
         if fault.timed_out { Ok(false) } else { Err(*fault.error) }
     }
 
-    /// Changes the record of the steps that were tried for the application `id`.
+    /// Applies `change` to the record of the steps that were tried for the application `id`, and returns its result.
     fn record<T>(&self, id: &str, change: impl FnOnce(&mut AppRecord) -> T) -> T {
         change(self.state().record(id))
     }
@@ -370,7 +370,7 @@ impl IosXeDriver {
     }
 }
 
-/// Returns the operation for a step. Returns an error for a step that is not executed by an operation, and for an
+/// Returns the RPC operation that executes a step. Returns an error for a step that is not executed by an RPC operation, and for an
 /// install without a known package.
 fn operation(
     act: AppStep,

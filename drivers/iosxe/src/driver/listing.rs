@@ -23,7 +23,7 @@ const UNKNOWN_ADDRESS_INTERVAL: Duration = Duration::from_secs(4);
 /// may change them.
 const KNOWN_ADDRESS_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Lists the pods on a device, with IP addresses from its ARP table.
+/// The state for listing the pods on a device: the IP addresses that its ARP table has for applications that report none.
 #[derive(Default)]
 pub(super) struct PodListing {
     addresses: HashMap<MacAddress, IpAddr>,

@@ -42,7 +42,7 @@ const STEP_MAX_AGE: Duration = Duration::from_millis(150);
 /// The maximum age of a read that proves that the device is reachable.
 const REACHABLE_MAX_AGE: Duration = Duration::from_secs(10);
 
-/// The delay before a step is repeated that the device or the driver refused for good.
+/// The delay before the next attempt of a step that the device or the driver has refused permanently.
 const REFUSED_POLL: Duration = Duration::from_secs(60);
 
 /// The time for which device information is cached.
@@ -124,8 +124,8 @@ impl IosXeDriver {
 
     /// Takes at most one step for each application of the requested pod, also for those to be removed because the pod no longer has a
     /// container for them. If the step for one of them fails, the steps for the others are still taken. Then the first transient error is
-    /// returned; a final one is part of the progress, so that the steps for the others go on. `unformed` is the treatment of applications
-    /// without a configuration digest.
+    /// returned; a permanent one is part of the progress, so that the steps for the others go on. `unformed` is the treatment of
+    /// applications without a configuration digest.
     async fn advance(&self, request: &PodRequest, unformed: LegacyMark) -> Result<PodProgress, DriverError> {
         let pod = self.translator.translate(request)?;
         let (uid, cluster) = (pod.owner.uid.as_str(), self.translator.cluster.as_str());
@@ -174,7 +174,7 @@ impl IosXeDriver {
             }
             whole = whole.and(progress);
         }
-        // What an earlier form of the pod left.
+        // Applications of containers that the pod no longer has.
         let rest = of_pod().map(|app| app.id.as_str()).filter(|id| !kept.contains(id));
         let removed = match self.remove(&observed, rest).await {
             Err(error) if !error.transient() => Ok(refused("an application of the pod", &error)),
@@ -218,7 +218,7 @@ enum LegacyMark {
     Outdated,
 }
 
-/// Converts the final error of a step for the container `name` to the progress of its pod.
+/// Converts a permanent error of a step for the container `name` to the progress of its pod: a failure with a long delay.
 fn refused(name: &str, error: &DriverError) -> PodProgress {
     PodProgress::Failing {
         reason: error.name().unwrap_or(error.reason().name()).into(),

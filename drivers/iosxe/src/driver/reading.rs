@@ -25,16 +25,16 @@ const CONFIG: &str = "read the configured apps";
 /// The read of the operational data, as errors name it.
 const OPER: &str = "read the state of the apps";
 
-/// The last read of the device.
+/// The cache of the last read of the device: its responses, and the state that was decoded from them.
 #[derive(Default)]
 pub(super) struct DeviceReading {
-    /// The time of the last read; `None` if it failed.
+    /// The time of the last read; `None` if it failed, or this process has changed the device since.
     at: Option<Instant>,
     /// The number of changes of the device by this process before the last read.
     changes: u64,
     /// The time of the last read of the configuration; `None` if it may have changed.
     configured_at: Option<Instant>,
-    /// `true` if the last read contained notifications.
+    /// `true` if the last read included the notifications of the device (results of operations on applications).
     full: bool,
     /// The last response with the configuration. An identical response is not decoded again.
     config: Option<Vec<u8>>,
@@ -49,9 +49,9 @@ pub(super) struct DeviceReading {
 }
 
 impl DeviceReading {
-    /// Returns the state of the device from a read that is at most `age` old and later than the last of `changes` by
-    /// this process, with notifications if `full`. While the responses of the device are unchanged, the same `Arc` is
-    /// returned.
+    /// Returns the state of the device from a read that is at most `age` old and later than the last change by this process, with
+    /// notifications if `full`. `changes` counts the changes by this process. While the responses of the device are unchanged, the same
+    /// `Arc` is returned.
     pub(super) async fn observed(
         &mut self,
         client: &dyn NetworkClient,
@@ -131,7 +131,7 @@ pub(super) async fn fetch<T: DeserializeOwned + Default>(
     parsed(resource, body.as_deref(), step)
 }
 
-/// Decodes the response for a resource.
+/// Decodes the response `body` for a resource; without a body, returns the default value. `step` names the read in errors.
 fn parsed<T: DeserializeOwned + Default>(
     resource: RestconfResource,
     body: Option<&[u8]>,

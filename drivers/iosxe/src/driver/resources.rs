@@ -94,7 +94,7 @@ pub(super) async fn read_usage(
     Ok(pods.into_values().collect())
 }
 
-/// Returns the usage of an application as that of the container `name`.
+/// Returns the CPU, memory and storage that an application uses, as the usage of the container `name`.
 fn usage(name: &str, app: &App) -> ContainerUsage {
     let cpu = app.cpu.zip(app.used_cpu);
     ContainerUsage {

@@ -43,7 +43,7 @@ impl DriverState {
         self.records.entry(id.to_owned()).or_insert_with(|| AppRecord::new(AppState::Absent, now))
     }
 
-    /// Updates the records with a read of the device, and with the copies to the flash that have ended.
+    /// Updates the step records, known MAC addresses and running installs from a read of the device, and records ended copies.
     pub(super) fn observe(&mut self, observed: &Observed) {
         self.record_ended_copies();
         let now = Instant::now();

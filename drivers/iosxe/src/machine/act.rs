@@ -99,7 +99,7 @@ impl AppStep {
 pub(crate) struct StepLimits {
     /// The duration after which an install is reported as slow.
     pub(crate) slow: Duration,
-    /// The limit from the request of an install until the device reports the application.
+    /// The time limit from the request of an install until the device reports the application in any state.
     pub(crate) appear: Duration,
     /// The time limit of an install, from its request until `DEPLOYED`.
     pub(crate) install: Duration,
@@ -128,7 +128,7 @@ impl StepLimits {
         Self { slow, appear, install, copy: download, step: milliseconds(options.step_limit_ms) }
     }
 
-    /// Returns the time limit of a step.
+    /// Returns the time within which the effect of a step must be visible; that of an install is the appearance of the application.
     pub(crate) fn limit(&self, act: AppStep) -> Duration {
         match act {
             AppStep::Install => self.appear,

@@ -21,7 +21,7 @@ const SLOW_INSTALL_POLL: Duration = Duration::from_secs(30);
 /// The number of consecutive refusals of a step because the device is busy, before they are reported as a failure.
 const BUSY_RETRIES: u32 = 5;
 
-/// The observed state of an application.
+/// The observed state of an application, and of other applications as far as they delay its next step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppView<'a> {
     /// The result of comparing the application's configuration on the device with the wanted one.
@@ -160,7 +160,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Takes the step `act`, unless the device may still take it by itself: then waits for up to the time limit of a step.
+    /// Decides to take the step `act`, or to wait while the device may still take it by itself: for up to the time limit of a step.
     fn wait_for_device_or(&self, act: AppStep) -> Next {
         let may_come = self.view.starts_by_itself && self.record.attempt(act).is_none();
         if may_come && self.now < self.record.since + self.limits.step {
@@ -170,13 +170,13 @@ impl Decider<'_> {
         }
     }
 
-    /// Takes the step `act` after the `times`th exit or failure of an application, with a delay that doubles each time.
+    /// Decides to take the step `act` after the `times`th exit or failure of an application, or to pause: the back-off doubles each time.
     fn after_back_off(&self, times: u32, act: AppStep) -> Next {
         let until = self.record.since + if times == 0 { Duration::ZERO } else { StepLimits::pause(times) };
         if self.now < until { Next::Pause(until) } else { Next::AppStep(act) }
     }
 
-    /// Decides the next step towards a device without the application.
+    /// Decides the next step towards the removal of the application from the device.
     fn towards_gone(&self) -> Next {
         match self.view.state {
             AppState::Running => Next::AppStep(AppStep::Stop),
@@ -225,8 +225,8 @@ impl Decider<'_> {
         *steps.iter().min_by_key(tries).expect("there is a step")
     }
 
-    /// Waits for an operation that runs on the device, or for the end of an unknown state. After its time limit, this is reported as a
-    /// failure.
+    /// Decides to wait for an operation that runs on the device, or for the end of an unknown state. After the time limit, the decision is
+    /// to report a failure.
     fn wait(&self) -> Decision {
         let state = format!("the device reports {}", self.view.device_text);
         let installs = self.view.state == AppState::Installing;
@@ -248,7 +248,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Waits for the install of another application. After the time limit of an install, this is reported as a failure,
+    /// Decides to wait for the install of another application. After the time limit of an install, the decision is to report a failure,
     /// with growing delays between reads.
     fn wait_for_install_of(&self, other: Busy<'_>) -> Decision {
         let (state, limit) =
@@ -265,8 +265,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Takes the step `act`, or waits if it was tried too recently, or if another application must be installed or copied
-    /// first.
+    /// Decides to take the step `act`, or to wait or report a failure if it was tried too recently, or if another application must be
+    /// installed or copied first.
     fn unless_tried_recently(&self, act: AppStep) -> Decision {
         if let Some(attempt) = self.record.attempt(act) {
             if let Some(refusal) = &attempt.refusal {

@@ -52,11 +52,11 @@ impl AppRecord {
         !self.fetch.discarded && (self.fetch.copies > 0 || self.is_copying())
     }
 
-    /// Records that a copy is complete.
+    /// Records that the device has copied the package to its flash.
     pub(crate) fn copied(&mut self) {
         self.unsent(AppStep::Copy);
         if self.fetch.copies == 0 {
-            // What came of the URL says nothing of the copy.
+            // Failures of the install from the URL do not count for the copy.
             self.unsent(AppStep::Install);
         }
         (self.fetch.copies, self.fetch.discarded) = (self.fetch.copies + 1, false);

@@ -29,7 +29,7 @@ pub(crate) struct AppRecord {
     pub(super) failures: u32,
     /// The number of exits since the application last ran for [`STABLE`].
     pub(super) ended: u32,
-    /// `true` from the request of an install until the application is deployed. It stays `true` if the install fails.
+    /// `true` from the request of an install, or its first observation, until the state is none of absent, installing and unknown.
     installing: bool,
     /// `true` if the application disappeared after this process requested its uninstall.
     pub(crate) uninstalled: bool,
@@ -81,7 +81,7 @@ pub(super) struct StepRefusal {
     pub(super) kind: RefusalKind,
 }
 
-/// The kind of a refusal, which determines the delay and the alternatives.
+/// The kind of a refusal, which determines the delay before the next attempt, and if another way of installing is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalKind {
     /// The device is busy, possibly with its own operation. The next attempt is made soon.
@@ -134,7 +134,7 @@ impl AppRecord {
         self.installing &= matches!(state, AppState::Installing | AppState::Unknown | AppState::Absent);
         match (before, state) {
             (_, AppState::Failed) => self.failures += 1,
-            // The pause after it grows with each.
+            // The delay before the next install grows with each cancelled one.
             (AppState::Installing, AppState::Absent) if asked_to_stop.is_some_and(in_vain) => {
                 let tries = install.map_or(1, |install| install.tries);
                 let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal: None };
@@ -238,7 +238,7 @@ impl AppRecord {
                 return;
             }
             AppState::Absent => (AppStep::Install, failure.is_unsupported()),
-            // That there is no room now says nothing of later.
+            // A lack of resources may be temporary.
             AppState::Deployed => (AppStep::Activate, false),
             AppState::Activated | AppState::Stopped => (AppStep::Start, false),
             AppState::Installing | AppState::Running | AppState::Unknown => return,

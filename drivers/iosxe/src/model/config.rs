@@ -68,7 +68,7 @@ fn parsed(text: &str) -> Option<IpAddr> {
     text.split('%').next()?.parse().ok()
 }
 
-/// Returns the request body with an entry of the list `app`.
+/// Returns the body of a request that writes the configuration `app` of one application, as an entry of the YANG list `app`.
 pub(crate) fn body(app: &Value) -> Value {
     json!({ "Cisco-IOS-XE-app-hosting-cfg:app": [app] })
 }

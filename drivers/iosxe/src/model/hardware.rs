@@ -38,8 +38,8 @@ struct System {
 const ARM: [&str; 6] = ["IR11", "IR18", "IR81", "IE-3", "IE3", "ESS-3"];
 
 impl HardwareData {
-    /// Returns the device information. The serial number and the part number are those of the first chassis with a
-    /// serial number.
+    /// Returns the serial number, product id, software version and CPU architecture of the device. The serial number and the product id
+    /// are those of the first chassis with a serial number.
     pub(crate) fn info(&self) -> DeviceInfo {
         let parts = &self.device_hardware.device_inventory;
         let chassis =

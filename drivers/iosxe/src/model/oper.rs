@@ -16,7 +16,7 @@ pub(crate) struct OperData {
     /// The applications of all users.
     #[serde(rename = "app", deserialize_with = "apps")]
     pub(crate) apps: Vec<App>,
-    /// The resources of the device for applications, not decoded further.
+    /// The CPU, memory and storage of the device for applications, in total and free; not decoded further.
     #[serde(rename = "app-resources", deserialize_with = "resources")]
     pub(crate) resources: Vec<Value>,
     /// The results of the last operations on applications.
@@ -28,15 +28,15 @@ pub(crate) struct OperData {
 }
 
 impl OperData {
-    /// Returns `true` if the data contain the list of applications, which may be empty. While app hosting is disabled
-    /// or starts, devices serve no list.
+    /// Returns `true` if the device served its list of applications: app hosting is enabled or, if the device does not report that, the
+    /// list is not empty. While app hosting is disabled or starts, devices serve no list.
     pub(crate) fn is_served(&self) -> bool {
         self.globals.as_ref().map_or(!self.apps.is_empty(), |globals| globals.iox_enabled)
     }
 }
 
-/// Decodes the list `app-resources`. Returns an error if amounts are not lists: the device would look as if it had no
-/// resources.
+/// Decodes the list `app-resources`. Returns an error if an amount (CPU, memory or storage) is not a list: otherwise the device would
+/// look as if it had no resources.
 fn resources<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Value>, D::Error> {
     let resources = Vec::<Value>::deserialize(list)?;
     let is_malformed = |all: &Value| {

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// An operation of the device. It responds to a lifecycle step when it has accepted the step, and to a file
+/// An RPC operation of the device. The device responds to a lifecycle step when it has accepted the step, and to a file
 /// operation when the operation is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -37,7 +37,7 @@ pub(crate) struct Restconf {
     pub(super) gate: Gate,
     /// The path of the API root, once it was discovered.
     pub(super) root: Mutex<Option<String>>,
-    /// The paths of the resources that the device has returned at least once.
+    /// The paths of the resources that the device has returned at least once. An empty 404 for one of them means that it is empty.
     pub(super) served: Mutex<HashSet<&'static str>>,
     /// `true` if the device does not support the `fine` query of a [`RestconfResource`](crate::model::resource::RestconfResource).
     pub(super) coarse: AtomicBool,

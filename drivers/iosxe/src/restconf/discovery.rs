@@ -9,16 +9,16 @@ use super::Restconf;
 use super::error_response::ErrorResponse;
 use crate::model::quote::quoted;
 
-/// The discovery, as errors name it.
+/// The discovery of the API root, as errors name it.
 const STEP: &str = "find the API of the device";
 
 /// The API root of devices without a `/.well-known/host-meta` document.
 const DEFAULT_ROOT: &str = "/restconf";
 
 impl Restconf {
-    /// Reads the path of the API root from the device, and returns it without a slash at the end. Returns an error if
-    /// the device does not answer, if its document has no link, or if the link is on another host: the password must
-    /// not be sent there.
+    /// Returns the path of the API root without a slash at the end: the one in the host-meta document of the device, or `/restconf` if
+    /// there is no document. Returns an error if the device does not answer or answers with an error, if the document has no link, or
+    /// if the link has another scheme, host or port: the password must not be sent there.
     pub(super) async fn discover(&self) -> Result<String, DriverError> {
         let url_of_host_meta = self.base.join("/.well-known/host-meta").expect("it is a path");
         let request = self.http.get(url_of_host_meta).header(ACCEPT, "application/xrd+xml");

@@ -12,7 +12,7 @@ use tracing::debug;
 use super::RequestFailure;
 use crate::model::quote::quoted;
 
-/// The error response of a device.
+/// An error response of a device, or an error in the output of an operation with a success status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ErrorResponse {
     status: StatusCode,
@@ -57,7 +57,7 @@ impl ErrorResponse {
         self.tag.as_deref() == Some(tag)
     }
 
-    /// Returns `true` if the API reports that the resource exists and is empty. A 404 without the error format of RFC
+    /// Returns `true` if the API reports with a 404 that the resource is supported and has no data. A 404 without the error format of RFC
     /// 8040 may come from something else than the API.
     pub(super) fn is_nothing_there(&self) -> bool {
         let unknown =
@@ -65,7 +65,7 @@ impl ErrorResponse {
         self.status == StatusCode::NOT_FOUND && self.tag.as_deref().is_some_and(|tag| !unknown(tag))
     }
 
-    /// Returns the driver's reason for the error, by the `error-tag` and else by the status.
+    /// Returns the driver's reason for the error, which depends only on the HTTP status.
     fn reason(&self) -> Reason {
         match self.status.as_u16() {
             300..=399 | 408 | 429 | 500 | 502..=504 => Reason::Unavailable,
@@ -84,8 +84,8 @@ impl ErrorResponse {
         format!("HTTP {}", self.status.as_u16())
     }
 
-    /// Converts the response into a [`RequestFailure`]. With `changes`, it quotes the message of the device, and the error of a
-    /// server status (5xx) says that the request may have taken effect.
+    /// Converts the response into a [`RequestFailure`]. `changes` is `true` if the request changes the device: then the message of the
+    /// device is quoted, and the error of a server status (5xx) says that the request may have taken effect.
     pub(super) fn fault(self, step: &'static str, changes: bool) -> RequestFailure {
         let device_text = if changes { self.to_string() } else { self.status_only() };
         let error = DriverError::new(self.reason(), step).detail(device_text.clone());

@@ -114,7 +114,7 @@ impl Restconf {
         Span::current().record("http.response.status_code", i64::from(status.as_u16()));
         let body = self.body(response, step, changes).await?;
         record.set_status(status.as_u16());
-        // An account that may not do everything (RFC 8341) is one that the device knows.
+        // After a success, 403 means that the account lacks a permission (RFC 8341), not that the log-in is refused.
         let stranger = status == StatusCode::FORBIDDEN && !self.gate.has_succeeded();
         if status == StatusCode::UNAUTHORIZED || stranger {
             return Err(self.gate.close_after_refusal(ErrorResponse::read(status, &body).status_only()));

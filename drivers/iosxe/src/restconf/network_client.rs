@@ -37,7 +37,7 @@ pub(crate) trait NetworkClient: Send + Sync {
         limit: Option<Duration>,
     ) -> Result<(), RequestFailure>;
 
-    /// Returns the time of the last response of the device to any request; `None` before the first.
+    /// Returns the time of the last response of the device, other than a refused log-in; `None` before the first.
     fn last_answer(&self) -> Option<Instant>;
 }
 

@@ -160,7 +160,7 @@ fn unreadable(field: &str, error: impl std::error::Error + Send + Sync + 'static
     refused(field, "cannot be used").because(error)
 }
 
-/// Verifies the certificate of a device by its SHA-256 digest, or accepts any certificate if `pin` is `None`. The
+/// The verifier of a device's certificate: accepts only the one with the SHA-256 digest `pin`, or any if `pin` is `None`. The
 /// device must prove in either case that it has the private key.
 #[derive(Debug)]
 struct CertificateVerifier {

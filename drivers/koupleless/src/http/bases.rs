@@ -29,7 +29,7 @@ pub(super) struct Bases {
 struct Base {
     /// `true` if a node exists for the base.
     has_node: bool,
-    /// The address at which the base is called; `None` if it is not known.
+    /// The address at which the base is called, and its hold on the id; `None` if the address is not known.
     claim: Option<AddressClaim>,
 }
 

@@ -38,7 +38,7 @@ const PROBES: u32 = 3;
 /// its response.
 #[derive(Debug)]
 pub(super) struct BaseClient {
-    /// The time limits.
+    /// The time limit of opening a connection; the others are those of a query, of a change, and of sending a change.
     connect: Duration,
     query: Duration,
     operation: Duration,
@@ -46,7 +46,7 @@ pub(super) struct BaseClient {
 }
 
 impl BaseClient {
-    /// Creates the client.
+    /// Creates the client with the time limits of the options.
     pub(super) fn new(options: &HttpTunnelOptions) -> Self {
         Self {
             connect: milliseconds(options.connect_timeout_ms),
@@ -95,7 +95,7 @@ impl BaseClient {
         })
     }
 
-    /// Sends a request and reads the response, up to the maximum size.
+    /// Sends a request, unless the boot time `send_by` has passed, and reads the response, up to the maximum size.
     async fn exchange(
         &self,
         stream: TcpStream,
@@ -133,7 +133,7 @@ impl BaseClient {
     }
 }
 
-/// Makes the operating system probe the other end of a connection without data, and end the connection if it does not answer.
+/// Enables TCP keep-alive: the operating system probes the other end of an idle connection, and ends it if no probe is answered.
 fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
     set_socket_keepalive(stream, true)?;
     set_tcp_keepidle(stream, PROBE_INTERVAL)?;
@@ -141,7 +141,7 @@ fn keep_alive(stream: &TcpStream) -> rustix::io::Result<()> {
     set_tcp_keepcnt(stream, PROBES)
 }
 
-/// Returns the request for a command.
+/// Returns the HTTP request that sends a command with a JSON body.
 fn request(
     address: SocketAddr,
     command: ArkletCommand,
@@ -155,7 +155,7 @@ fn request(
     Ok(request.expect("paths and addresses are valid in a request"))
 }
 
-/// A call that failed.
+/// The failure of a command that was sent to a base.
 pub(super) struct BaseCallFailure {
     pub(super) error: DriverError,
     /// `true` if the base is not at the address: there is no connection, or another base answers.
@@ -225,7 +225,7 @@ impl CallError {
     }
 }
 
-/// Returns the cause of an error of the client, or the error itself if it has none.
+/// Returns the cause of an error of the HTTP client, or the error itself if it has no cause.
 fn cause(error: &hyper::Error) -> &dyn Error {
     error.source().unwrap_or(error)
 }

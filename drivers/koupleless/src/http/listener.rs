@@ -20,7 +20,7 @@ use crate::wire::{BaseMetadata, BaseReport};
 /// The maximum size of a report, in bytes.
 const MAX_REPORT: usize = 64 * 1024;
 
-/// Responds to a request that comes from the address `peer`.
+/// Responds to an HTTP request that comes from the address `peer`, such as the report of a base, and counts rejected reports.
 pub(super) async fn respond(
     shared: &TunnelState,
     sender: &TunnelSender,
@@ -48,7 +48,7 @@ pub(super) async fn respond(
     answered.unwrap_or_else(ReportRejection::into_response)
 }
 
-/// Handles `POST /heartbeat`: records the address of the base, and passes its description to the receiver of the tunnel. A base that
+/// Handles `POST /heartbeat`: records the address of the base, and passes its description to the virtual-node handler. A base that
 /// stops has the status `Deactivated` in the description.
 async fn heartbeat(
     shared: &TunnelState,
@@ -115,7 +115,7 @@ fn response(status: StatusCode, content_type: &'static str, body: String) -> Res
     response
 }
 
-/// A report that is not accepted: the status and the reason, for the log of the base.
+/// A report that is not accepted: the HTTP status of the response, and the reason in its body, for the log of the base.
 struct ReportRejection(StatusCode, String);
 
 impl ReportRejection {

@@ -1,4 +1,4 @@
-//! The tunnel to bases over HTTP.
+//! The tunnel to Koupleless bases over HTTP.
 
 mod bases;
 mod exchange;
@@ -30,7 +30,7 @@ use crate::operations::{ArkletCommand, Operations};
 use crate::options::HttpTunnelOptions;
 use crate::wire::{BizInfo, HealthInfo, OperationData, failed, node_status, statuses};
 
-/// The key of the tunnel, which the label of a node contains.
+/// The name of the tunnel, which is the value of a label of each of its nodes.
 const KEY: &str = "koupleless-http";
 
 /// The tunnel over HTTP: bases report to a listener, and are called at the address from which they report.
@@ -114,7 +114,7 @@ impl HttpTunnel {
         Ok(())
     }
 
-    /// Sends a query to a base. Returns the data of its response, and the sender that passes them to the receiver of the tunnel.
+    /// Sends a query to a base. Returns the data of its response, and the sender that passes them to the virtual-node handler.
     async fn query<T: DeserializeOwned>(
         &self,
         command: ArkletCommand,
@@ -241,7 +241,7 @@ impl TunnelState {
         self.options.base_networks.iter().any(|network| network.contains(&ip))
     }
 
-    /// Returns the sender of reports. Fails if the tunnel does not run.
+    /// Returns the sender that passes reports to the virtual-node handler. Fails if the tunnel does not run.
     fn sender(&self, command: ArkletCommand) -> Result<TunnelSender, DriverError> {
         lock(&self.running).as_ref().map(|running| running.sender.clone()).ok_or_else(|| not_running(command))
     }
@@ -255,12 +255,12 @@ impl TunnelState {
     }
 }
 
-/// The error of a request while the tunnel does not run.
+/// Returns the error of a command while the tunnel does not run.
 fn not_running(command: ArkletCommand) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the tunnel does not run")
 }
 
-/// The error of a query whose answer the receiver of the tunnel did not accept.
+/// Returns the error of a query whose answer was not accepted by the queue of the virtual-node handler.
 fn unsent(command: ArkletCommand, error: SendError) -> DriverError {
     DriverError::new(Reason::Unavailable, command.step()).detail("the report is dropped").because(error)
 }

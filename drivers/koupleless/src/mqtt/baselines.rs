@@ -18,13 +18,13 @@ const WAITING: usize = 10_000;
 #[derive(Default)]
 pub(super) struct BaselineQueries {
     tasks: JoinSet<NodeId>,
-    /// The task of each base.
+    /// The id of the task that answers the query of each base.
     bases: HashMap<NodeId, task::Id>,
 }
 
 impl BaselineQueries {
-    /// Starts a task that asks the handler for the baseline of a base and publishes the answer to `topic`. Nothing is published if the
-    /// baseline is not known yet. Fails if a query of the same base waits already, or if [`WAITING`] queries wait.
+    /// Starts a task that asks the handler for the baseline of a base and publishes the answer to `topic`, with `expiry` over MQTT 5.
+    /// Nothing is published if the baseline is not known. Fails if a query of the same base waits already, or if [`WAITING`] queries wait.
     pub(super) fn ask(
         &mut self,
         base: NodeId,

@@ -1,4 +1,4 @@
-//! Counts the reports that were dropped. A flood of them causes one log line a minute.
+//! Counts the reports of bases that were dropped. However many there are, one log line a minute tells it.
 
 use tracing::debug;
 

@@ -44,7 +44,7 @@ pub(super) enum LinkEvents {
     V5(Box<mqtt5::EventLoop>),
 }
 
-/// A message that was queued for the broker.
+/// The handle of a message that was queued for the broker, which tells if the broker confirms it.
 pub(super) enum SentCommand {
     /// Over MQTT 3.1.1.
     V3(mqtt3::PublishNotice),

@@ -156,7 +156,7 @@ struct ReceivedReport<'a> {
 }
 
 impl ReceivedReport<'_> {
-    /// Returns the content of a report, and the time when it was sent.
+    /// Returns the content of the report, and the time when it was sent, whatever its age.
     fn content<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
         let ReportEnvelope { publish_timestamp, data } =
             serde_json::from_slice(self.payload).map_err(|error: serde_json::Error| {
@@ -167,7 +167,7 @@ impl ReceivedReport<'_> {
         Ok((data, sent))
     }
 
-    /// Returns the content of a report that is not too old, and the time when it was sent.
+    /// Returns the content of the report, and the time when it was sent. Fails if the report is as old as the maximum age, or older.
     fn current<T: DeserializeOwned>(&self) -> Result<(T, Timestamp), DropReason> {
         let (content, sent) = self.content()?;
         let age = self.age(sent);
@@ -185,7 +185,7 @@ impl ReceivedReport<'_> {
         self.now.duration_since(sent)
     }
 
-    /// Returns the data of the response in a report.
+    /// Returns the data of `response`, the content of the report. Fails if it is of another base than the topic, or reports a failure.
     fn data<T>(&self, response: ArkResponse<T>) -> Result<T, DropReason> {
         self.is_of(response.base().unwrap_or(self.base.as_str()))?;
         response.data()

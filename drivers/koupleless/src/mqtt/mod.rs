@@ -1,4 +1,4 @@
-//! The tunnel over MQTT.
+//! The tunnel to Koupleless bases over MQTT.
 
 mod baselines;
 mod dropped;
@@ -35,7 +35,7 @@ use crate::operations::{ArkletCommand, Operations};
 use crate::options::milliseconds;
 use crate::wire::failed;
 
-/// The key of the tunnel, which the label of a node contains.
+/// The name of the tunnel, which is the value of a label of each of its nodes.
 const KEY: &str = "koupleless-mqtt";
 
 /// The delay after the first failed connection. It doubles with each further one.
@@ -79,7 +79,7 @@ struct MqttState {
     /// The error of the last connection; `None` while the tunnel is connected, and before the first error.
     connection_error: Mutex<Option<String>>,
     subscriptions: Mutex<Subscriptions>,
-    /// Notified when a base was added or removed, or is to be asked again.
+    /// Notified when a base was added or removed, or is to be asked for its modules again.
     changed: Notify,
     operations: Operations,
     dropped: Mutex<DroppedReports>,
@@ -115,7 +115,7 @@ impl MqttTunnel {
         lock(&self.state.connection_error).clone()
     }
 
-    /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base becomes a report. Fails if the
+    /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base arrives as a report. Fails if the
     /// container names no module, if the message cannot be queued, or if an operation on the module is in progress. The error is
     /// [`Reason::Awaited`] until the base has reported its modules on this connection: a broker that was restarted would confirm and drop
     /// the message for a base that has not subscribed again, and a command would be repeated before the state of the base is known.

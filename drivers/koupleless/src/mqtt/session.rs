@@ -22,7 +22,7 @@ use crate::lock::{ClearOnDrop, lock};
 use crate::operations::{ArkletCommand, report};
 use crate::options::milliseconds;
 
-/// The maximum time between two queries after a reconnect.
+/// The maximum time between the queries of two bases for their modules, after a reconnect.
 const MAX_PACE: Duration = Duration::from_millis(100);
 
 /// Connects to the broker and serves the connection. Returns the error with which it ended, and `true` if the
@@ -59,7 +59,7 @@ pub(super) async fn run(
     (ended, true)
 }
 
-/// Receives and processes reports until the connection ends. Is polled at least five times in [`send_limit`](super::MqttTunnelOptions::send_limit).
+/// Receives and processes reports until the connection ends. Wakes up five times per [`send_limit`](super::MqttTunnelOptions::send_limit).
 async fn receive(
     state: &Arc<MqttState>,
     topics: &Topics,
@@ -130,7 +130,7 @@ fn read(
     Ok((base, message, sent))
 }
 
-/// Passes a report on to the receiver of the tunnel. An answer to a command that is not in progress is dropped.
+/// Passes a report on to the virtual-node handler. Fails, and drops the report, if it answers a command that is not in progress.
 fn pass_on(
     state: &MqttState,
     sender: &TunnelSender,
@@ -191,8 +191,8 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
     }
 }
 
-/// Returns the time between two queries, at most [`MAX_PACE`]: the queries of all bases are spread over [`resync_ms`](super::MqttTunnelOptions::resync_ms),
-/// or over less time if there are few bases.
+/// Returns the time between the queries of two bases for their modules, at most [`MAX_PACE`]: those of all bases are spread over
+/// [`resync_ms`](super::MqttTunnelOptions::resync_ms), or over less time if there are few bases.
 fn pace(state: &MqttState, bases: usize) -> Duration {
     let bases = u32::try_from(bases).unwrap_or(u32::MAX).max(1);
     (milliseconds(state.options.resync_ms) / bases).min(MAX_PACE)

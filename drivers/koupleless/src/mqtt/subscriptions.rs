@@ -1,4 +1,4 @@
-//! The bases to whose topics the tunnel subscribes, and their reports, kept without I/O.
+//! The bases to whose MQTT topics the tunnel subscribes, and the times of their reports, kept without I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -39,10 +39,10 @@ struct SubscribedBase {
     newest: [Option<Timestamp>; 3],
 }
 
-/// The state of the query for the modules of a base on this connection.
+/// The progress, on the current connection, of asking one base for its modules.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum ModulesQuery {
-    /// The base is to be asked.
+    /// The base is still to be asked.
     #[default]
     Due,
     /// The base was asked at this time.
@@ -51,7 +51,7 @@ enum ModulesQuery {
     Answered,
 }
 
-/// A request to the broker.
+/// A change of subscriptions, to be requested from the broker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SubscriptionChange {
     /// Subscribes the topics of these bases.
@@ -137,7 +137,7 @@ impl Subscriptions {
         }
     }
 
-    /// Removes and returns the next request to the broker.
+    /// Returns the next bases to subscribe or unsubscribe, and marks that as done; `None` if the subscriptions need no change.
     pub(super) fn next_change(&mut self) -> Option<SubscriptionChange> {
         let new = self.bases.iter_mut().filter(|(_, base)| !base.subscribed).take(BASES_PER_REQUEST);
         let subscribe = |(id, base): (&NodeId, &mut SubscribedBase)| {
@@ -158,7 +158,7 @@ impl Subscriptions {
         self.queries.len()
     }
 
-    /// Returns the number of bases.
+    /// Returns the number of bases with a node, whose topics are subscribed or about to be.
     pub(super) fn bases(&self) -> usize {
         self.bases.len()
     }

@@ -5,7 +5,7 @@ use staffetta_driver::{DriverError, Reason};
 
 use crate::operations::ArkletCommand;
 
-/// The topics of one environment.
+/// The MQTT topics of the bases of one environment.
 #[derive(Clone, Debug)]
 pub(super) struct Topics {
     /// The first part of all topics: `koupleless_ENVIRONMENT`.
@@ -36,7 +36,7 @@ impl ReportKind {
     /// The kinds of reports that the tunnel subscribes only for bases with a node.
     const OF_ONE: [Self; 4] = [Self::Health, Self::SimpleBiz, Self::Biz, Self::BizOperation];
 
-    /// Returns the last part of the topic.
+    /// Returns the last part of the topic of reports of this kind.
     fn name(self) -> &'static str {
         match self {
             Self::Heart => "heart",
@@ -76,7 +76,7 @@ impl Topics {
         format!("{}/{base}/{}", self.prefix, command.name())
     }
 
-    /// Returns the topic of the baseline of a base.
+    /// Returns the topic on which a base receives its baseline, the modules with which it starts.
     pub(super) fn baseline(&self, base: &NodeId) -> String {
         format!("{}/{base}/base/baseline", self.prefix)
     }

@@ -37,7 +37,7 @@ impl BaseMetadata {
         &self.identity
     }
 
-    /// Returns the properties by which the baseline of the base is chosen.
+    /// Returns the query for the modules with which the base starts (its baseline), which are chosen by its name, version and labels.
     pub(crate) fn baseline_request(&self) -> QueryBaselineRequest {
         let mut custom_labels = self.labels();
         custom_labels.insert(STACK.0.to_owned(), STACK.1.to_owned());

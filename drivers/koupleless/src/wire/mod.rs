@@ -1,4 +1,4 @@
-//! The JSON of Arklet, and its translation into the terms of tunnels.
+//! The JSON of Arklet (the agent in a base), and its conversion to the types of [`staffetta_driver::tunnel`].
 //!
 //! Keys that this crate does not use are ignored. Where versions of Arklet write different JSON, all forms are read.
 

@@ -7,10 +7,10 @@ use staffetta_driver::{ContainerKey, DriverError};
 use super::{message, reason};
 use crate::operations::ArkletCommand;
 
-/// The code of a command that succeeded.
+/// The `code` in the response to a command that succeeded.
 const SUCCESS: &str = "SUCCESS";
 
-/// The code of a command about a module that the base does not have.
+/// The `code` in the response to a command about a module that the base does not have.
 const NOT_FOUND_BIZ: &str = "NOT_FOUND_BIZ";
 
 /// The response to a command. `T` is the type of the data that the command returns.
@@ -74,7 +74,7 @@ impl ArkResponse<OperationData> {
     }
 }
 
-/// Returns the answer that reports the failure `error` of a request that got no readable answer.
+/// Returns the answer that reports the failure `error` of a request that loads or unloads the module `key`.
 pub(crate) fn failed(key: ContainerKey, error: &DriverError) -> ContainerOperationResponseData {
     ContainerOperationResponseData {
         container_key: key,

@@ -58,7 +58,7 @@ impl Client {
         self.get::<String>("livez", "reach the simulated cloud").await.map(drop)
     }
 
-    /// Returns all effects that calls have had on the cloud so far.
+    /// Returns the log of the resources that calls have created, changed and released so far.
     pub async fn effects(&self) -> Result<EffectLog, DriverError> {
         self.get("effects", "read the effects").await
     }
@@ -95,7 +95,7 @@ impl Client {
         self.exchange(request, CallStep::Changes("cancel the faults")).await
     }
 
-    /// Sends `body` to `path`. `step` is the operation that errors name.
+    /// Posts `body` as JSON to `path`, and returns the response. Errors name the operation `step`.
     pub(super) async fn post<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -105,7 +105,7 @@ impl Client {
         self.exchange(self.http.post(format!("{}/{path}", self.url)).json(body), step).await
     }
 
-    /// Reads `path`. `step` is the operation that errors name.
+    /// Gets the JSON resource at `path`. Errors name the operation `step`.
     async fn get<A: DeserializeOwned>(&self, path: &str, step: &'static str) -> Result<A, DriverError> {
         self.exchange(self.http.get(format!("{}/{path}", self.url)), CallStep::Reads(step)).await
     }

@@ -1,4 +1,4 @@
-//! The cloud of a server. It passes calls to the drivers in memory and logs their effects.
+//! The simulated cloud of a server. It passes calls to the drivers `memory`, and logs the resources that they create, change and release.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,13 +24,13 @@ use crate::{
     MemoryServices, MemoryVifDriver,
 };
 
-/// The simulated cloud of a server, with its planned faults and its log of effects.
+/// The simulated cloud of a server, with its planned faults and its log of created, changed and released resources.
 pub(super) struct ServedCloud {
     network: Arc<MemoryNetwork>,
     services: Arc<MemoryServices>,
     /// The faults that are planned for later calls.
     pub(super) faults: Faults<Method>,
-    /// The effects. It is locked while a call changes something, so that effects are logged in the order in which they happen.
+    /// The created, changed and released resources. It is locked during a call that changes something, so entries have the order of changes.
     log: Mutex<EffectLog>,
 }
 
@@ -48,7 +48,7 @@ impl ServedCloud {
         }
     }
 
-    /// Returns the effects so far.
+    /// Returns the log of the resources that calls have created, changed and released so far.
     pub(super) fn effects(&self) -> EffectLog {
         lock(&self.log).clone()
     }
@@ -94,10 +94,10 @@ impl ServedCloud {
             }),
             Method::RequestVif => call(arguments, move |(request,): (VifRequest,)| {
                 let look = |vif: Option<&Vif>| self.port(&vif?.id);
-                self.logged(request_id, look, || now(vifs.request_vif(&request)))
+                self.log_change(request_id, look, || now(vifs.request_vif(&request)))
             }),
             Method::ReleaseVif => call(arguments, move |(owner, vif): (Owner, Vif)| {
-                self.logged(request_id, |_| self.port(&vif.id), || now(vifs.release_vif(&owner, &vif)))
+                self.log_change(request_id, |_| self.port(&vif.id), || now(vifs.release_vif(&owner, &vif)))
             }),
             Method::ActivateVif => {
                 call(arguments, move |(owner, vif): (Owner, Vif)| now(vifs.activate_vif(&owner, &vif)))
@@ -121,19 +121,19 @@ impl ServedCloud {
                 let look = |_: Option<&_>| {
                     self.load_balancer(&first(now(balancers.load_balancers(Some(&owner))))?.id)
                 };
-                self.logged(request_id, look, || now(balancers.ensure_load_balancer(&owner, &spec)))
+                self.log_change(request_id, look, || now(balancers.ensure_load_balancer(&owner, &spec)))
             }),
             Method::GetProgress => {
                 call(arguments, move |(found,): (LoadBalancer,)| now(balancers.progress(&found)))
             }
             Method::ReleaseLoadBalancer => call(arguments, move |(owner, id): (Owner, LoadBalancerId)| {
                 let release = || now(balancers.release_load_balancer(&owner, &id));
-                self.logged(request_id, |_| self.load_balancer(&id), release)
+                self.log_change(request_id, |_| self.load_balancer(&id), release)
             }),
             Method::ChangeListener => {
                 call(arguments, move |(found, change): (LoadBalancer, ListenerChange)| {
                     let make = || now(balancers.change_listener(&found, &change));
-                    self.logged(request_id, |_| self.load_balancer(&found.id), make)
+                    self.log_change(request_id, |_| self.load_balancer(&found.id), make)
                 })
             }
             Method::ListPublicIps => {
@@ -142,46 +142,54 @@ impl ServedCloud {
             Method::AcquirePublicIp => call(arguments, move |(owner, request): (Owner, PublicIpRequest)| {
                 let look =
                     |_: Option<&_>| self.public_ip(&first(now(addresses.public_ips(Some(&owner))))?.id);
-                self.logged(request_id, look, || now(addresses.acquire(&owner, &request)))
+                self.log_change(request_id, look, || now(addresses.acquire(&owner, &request)))
             }),
             Method::AssociatePublicIp => call(arguments, move |(ip, port): (PublicIp, PortId)| {
-                self.logged(request_id, |_| self.public_ip(&ip.id), || now(addresses.associate(&ip, &port)))
+                self.log_change(
+                    request_id,
+                    |_| self.public_ip(&ip.id),
+                    || now(addresses.associate(&ip, &port)),
+                )
             }),
             Method::DisassociatePublicIp => call(arguments, move |(ip, port): (PublicIp, PortId)| {
-                self.logged(
+                self.log_change(
                     request_id,
                     |_| self.public_ip(&ip.id),
                     || now(addresses.disassociate(&ip, &port)),
                 )
             }),
             Method::ReleasePublicIp => call(arguments, move |(owner, ip): (Owner, PublicIp)| {
-                self.logged(request_id, |_| self.public_ip(&ip.id), || now(addresses.release(&owner, &ip)))
+                self.log_change(
+                    request_id,
+                    |_| self.public_ip(&ip.id),
+                    || now(addresses.release(&owner, &ip)),
+                )
             }),
         }
     }
 
-    /// Returns the port with this id, for the log of effects; `None` if it does not exist.
+    /// Returns the current state of the port with this id, to find out if a call changes it; `None` if the port does not exist.
     fn port(&self, id: &VifId) -> Option<ObservedResource> {
         let port = self.network.port(id)?;
         Some(ObservedResource::new(ResourceKind::Port, id.as_str(), port.owner, &port.vif))
     }
 
-    /// Returns the load balancer with this id, for the log of effects; `None` if it does not exist.
+    /// Returns the current state of the load balancer with this id, to find out if a call changes it; `None` if it does not exist.
     fn load_balancer(&self, id: &LoadBalancerId) -> Option<ObservedResource> {
         let Owned { owner, resource } = self.services.load_balancer(id)?;
         let idle = LoadBalancer { status: ProvisioningStatus::Active, ..resource };
         Some(ObservedResource::new(ResourceKind::LoadBalancer, id.as_str(), owner, &idle))
     }
 
-    /// Returns the public address with this id, for the log of effects; `None` if it does not exist.
+    /// Returns the current state of the public address with this id, to find out if a call changes it; `None` if it does not exist.
     fn public_ip(&self, id: &PublicIpId) -> Option<ObservedResource> {
         let Owned { owner, resource } = self.services.public_ip(id)?;
         Some(ObservedResource::new(ResourceKind::PublicIp, id.as_str(), owner, &resource))
     }
 
-    /// Executes `work`, and logs the difference between the results of `look` before and after it. `look` finds the resource that the call
-    /// may change. After the call, its argument is the result of the call.
-    fn logged<R>(
+    /// Executes `work`, and adds a log entry if it created, changed or released the resource that `look` returns before and after it. The
+    /// argument of `look` is `None` before the call, and the result of the call (if it succeeded) after it.
+    fn log_change<R>(
         &self,
         request_id: Option<String>,
         look: impl Fn(Option<&R>) -> Option<ObservedResource>,
@@ -226,22 +234,22 @@ fn first<T>(found: Result<Vec<Owned<T>>, DriverError>) -> Option<T> {
     Some(found.ok()?.into_iter().next()?.resource)
 }
 
-/// Converts pairs of an owner and a resource.
+/// Converts pairs of an owner and a resource to [`Owned`] resources.
 fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
     found.into_iter().map(|(owner, resource)| Owned { owner, resource }).collect()
 }
 
-/// A resource for the log of effects.
+/// A resource at one moment. Comparing the moments before and after a call shows if the call changed it.
 struct ObservedResource {
     kind: ResourceKind,
     id: String,
     owner: Option<Owner>,
-    /// The resource without what changes without a call, such as the status.
+    /// The resource as JSON, except for properties that change without a call, such as the provisioning status.
     state: Value,
 }
 
 impl ObservedResource {
-    /// Creates the entry of a resource in this state.
+    /// Creates the record of a resource that is in this state.
     fn new(kind: ResourceKind, id: &str, owner: Option<Owner>, state: &impl Serialize) -> Self {
         Self { kind, id: id.to_owned(), owner, state: to_json(state) }
     }

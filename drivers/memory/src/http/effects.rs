@@ -1,17 +1,17 @@
-//! The log of the effects that calls have had on the simulated cloud.
+//! The log of the resources of the simulated cloud that calls have created, changed and released.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{Owner, Uid};
 
-/// An effect of a call on a resource. A call that failed, or that had nothing to change, has no effect.
+/// The creation, change or release of a resource by a call. A call that failed, or that had nothing to change, is not logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedEffect {
     /// The id that the client gave the request; `None` if it gave none. A [`Client`](super::Client) uses a random number, `-`, and the
     /// number of the request.
     pub request_id: Option<String>,
-    /// The kind of effect.
+    /// The kind of effect: the resource was created, changed or released.
     pub effect: EffectKind,
     /// The kind of the resource.
     pub kind: ResourceKind,
@@ -45,7 +45,7 @@ pub enum ResourceKind {
     PublicIp,
 }
 
-/// All effects so far, oldest first.
+/// The log of all resources that calls have created, changed and released so far, oldest entry first.
 ///
 /// ```
 /// use staffetta_memory::http::{EffectLog, ResourceKind};
@@ -72,12 +72,12 @@ pub struct OwnerCounts {
 }
 
 impl EffectLog {
-    /// Returns the effects, oldest first.
+    /// Returns all entries of the log, oldest first.
     pub fn entries(&self) -> &[LoggedEffect] {
         &self.0
     }
 
-    /// Returns the resources of this kind that were created and not released, by id. The value is the effect that created the resource.
+    /// Returns the resources of this kind that were created and not released, by id. The value is the entry of the creation.
     pub fn existing(&self, kind: ResourceKind) -> BTreeMap<&str, &LoggedEffect> {
         let mut existing = BTreeMap::new();
         for entry in self.of(kind) {
@@ -106,7 +106,7 @@ impl EffectLog {
         owners
     }
 
-    /// Returns the effects on resources of this kind, oldest first.
+    /// Returns the entries for resources of this kind, oldest first.
     fn of(&self, kind: ResourceKind) -> impl Iterator<Item = &LoggedEffect> {
         self.0.iter().filter(move |entry| entry.kind == kind)
     }

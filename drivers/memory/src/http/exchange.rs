@@ -1,4 +1,4 @@
-//! Sends one request and reads its response, or returns the error if there is none.
+//! Sends one HTTP request of a [`Client`] and reads its response, or returns the error if there is none.
 
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -91,7 +91,7 @@ fn read<A: DeserializeOwned>(status: StatusCode, body: &[u8], step: CallStep) ->
     Err(unknown(step).detail(detail))
 }
 
-/// Returns the error of a request whose outcome is not known.
+/// Returns the error of a request whose outcome is not known. It is ambiguous if the request changes something.
 fn unknown(step: CallStep) -> DriverError {
     let error = DriverError::new(Reason::Unavailable, step.text());
     match step {

@@ -23,7 +23,7 @@ macro_rules! methods {
                 }
             }
 
-            /// Returns the operation that errors of the transport name.
+            /// Returns the operation of the method, which the errors of failed HTTP requests name.
             pub(super) fn step(self) -> CallStep {
                 match self {
                     $(Self::$name => CallStep::$does($step),)+
@@ -33,7 +33,7 @@ macro_rules! methods {
     };
 }
 
-/// The operation of a request. It is an imperative that errors name.
+/// The operation of a request, as an imperative that errors contain (`request a VIF`). The variant tells if it changes the cloud.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CallStep {
     /// An operation that changes nothing, so that a lost response is not ambiguous.

@@ -28,9 +28,9 @@
 //! | path | purpose |
 //! |---|---|
 //! | `POST /v1/<trait>/<method>` | calls a driver, see [`Method`]: `{"cluster": ..., "arguments": [...]}` |
-//! | `GET /effects` | lists all effects so far |
+//! | `GET /effects` | lists all creations, changes and releases of resources so far |
 //! | `GET /ports`, `/load_balancers`, `/public_ips` | lists the existing resources with their owners |
-//! | `GET /faults` | counts the calls that planned faults still wait for |
+//! | `GET /faults` | counts the planned faults that have not happened yet |
 //! | `POST /faults`, `DELETE /faults` | plans a fault: `{"call": "pod_vif/request_vif", "times": 1, "fault": "hang"}`; cancels all |
 //! | `GET /livez` | responds while the server runs |
 //!
@@ -58,10 +58,10 @@ pub use self::options::{SimulatedOptions, SimulatedOptionsError};
 pub use self::server::{Server, ServerOptions};
 pub use crate::Fault;
 
-/// The header that carries the id that the client gives a request.
+/// The name of the HTTP header with the request id, which the client chooses.
 const REQUEST_ID: &str = "x-request-id";
 
-/// The JSON body of a call.
+/// The JSON body of the request that calls a method of a driver.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallBody<A> {

@@ -1,4 +1,4 @@
-//! The section `[simulated]`.
+//! The section `[simulated]` of the configuration file.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ pub(super) async fn serve(listener: std::net::TcpListener, cloud: Arc<ServedClou
     axum::serve(listener, router().with_state(cloud)).await
 }
 
-/// The argument with which a handler gets the served cloud.
+/// The argument by which axum passes the simulated cloud to the handler of a route.
 type Cloud = State<Arc<ServedCloud>>;
 
 /// Returns the routes of the served cloud: the calls of drivers below `/v1`, and the routes for effects, resources and planned faults.
@@ -79,7 +79,7 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, (StatusCode, String)> {
     serde_json::from_slice(body).map_err(|error| malformed(&error))
 }
 
-/// Returns the response to a request that cannot be deserialized.
+/// Returns the response to a request that cannot be deserialized: the status 400 and the error.
 fn malformed(error: &serde_json::Error) -> (StatusCode, String) {
     (StatusCode::BAD_REQUEST, error.to_string())
 }

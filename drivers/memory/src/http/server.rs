@@ -28,7 +28,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// A running server. Dropping it closes its socket and all connections.
+/// A running HTTP server of a simulated cloud. Dropping it closes its socket and all connections.
 ///
 /// The server has its own threads and its own clock, so it does not depend on the asynchronous runtime of its user, which may be busy or
 /// paused.

@@ -65,7 +65,7 @@ impl Resolver<'_> {
         None
     }
 
-    /// Converts all options.
+    /// Converts all options to an [`Access`], and collects the problems of all of them.
     fn access(&mut self) -> Option<Access> {
         let options = self.options;
         let network = self.url("endpoint_override", options.endpoint_override.as_ref());
@@ -160,7 +160,7 @@ impl Resolver<'_> {
         if url.is_none() { self.problem("auth_url", "is missing") } else { self.url("auth_url", url) }
     }
 
-    /// Returns the user of the options.
+    /// Returns the user who logs in, by id or by name and domain.
     fn user(&mut self) -> Option<DomainResource> {
         let NeutronOptions { user_id, username, user_domain_id, user_domain_name, .. } = self.options;
         let domain = id_or_name(user_domain_id.as_ref(), user_domain_name.as_ref());

@@ -107,8 +107,8 @@ impl<'s> ApiCall<'s> {
 
     /// Reads all pages of a list. `collection` is the member of the response that contains the items.
     ///
-    /// A page begins after the last item of the previous page. If that item was deleted in the meantime, the list is read again, four times
-    /// at most.
+    /// A page begins after the last item of the previous page. If that item was deleted in the meantime, the list is read again from its
+    /// start. It is read four times at most.
     pub async fn list<T: DeserializeOwned>(mut self, collection: &str) -> Result<Vec<T>> {
         if !self.query.iter().any(|(name, _)| name == "limit") {
             self = self.query("limit", PAGE_SIZE.to_string());
@@ -126,7 +126,7 @@ impl<'s> ApiCall<'s> {
         Err(last.into_iter().fold(error, OpenStackError::because))
     }
 
-    /// Reads all pages of a list. After an error, `self.query` is the query of the failed page.
+    /// Reads all pages of a list, whose first page has the query `first`. After an error, `self.query` is the query of the failed page.
     async fn pages<T: DeserializeOwned>(
         &mut self,
         first: &QueryParameters,

@@ -51,14 +51,14 @@ struct ServiceState {
 }
 
 impl Cloud {
-    /// Creates the client of a cloud. The resources of all its projects may belong to the cluster; [`in_projects`](Self::in_projects)
-    /// restricts that. No request is sent before the first call. `observer` is called after each request. The error is that of the TLS
-    /// options.
+    /// Creates the client of a cloud. Resources in all projects of the cloud may belong to the Kubernetes cluster;
+    /// [`in_projects`](Self::in_projects) restricts that. No request is sent before the first call. `observer` is called after each
+    /// request. The error is that of the TLS options.
     pub fn new(access: Access, observer: Arc<dyn RequestObserver>) -> Result<Self, CloudError> {
         Self::fenced(access, observer, Fence::default())
     }
 
-    /// Creates the client of a cloud that sends only the requests that `fence` lets pass.
+    /// Creates the client of a cloud like [`new`](Self::new), which sends requests only while `fence` says that this process is the leader.
     pub fn fenced(
         access: Access,
         observer: Arc<dyn RequestObserver>,
@@ -82,7 +82,7 @@ impl Cloud {
         Ok(Self { client, projects: Projects::default() })
     }
 
-    /// Returns the same client with the restriction that only resources in these projects may belong to the cluster.
+    /// Returns the same client with the restriction that only resources in these projects may belong to the Kubernetes cluster.
     #[must_use]
     pub fn in_projects(&self, projects: Projects) -> Self {
         Self { client: Arc::clone(&self.client), projects }

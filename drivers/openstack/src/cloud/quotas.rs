@@ -13,7 +13,7 @@ use crate::service_kind::ServiceKind;
 
 const STEP: &str = "read the quotas of a project";
 
-/// A quota of a project.
+/// The quota of a project for one type of resource, with its present use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Quota {
     /// The maximum number of resources; negative for no limit.

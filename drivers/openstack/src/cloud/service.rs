@@ -39,14 +39,14 @@ pub(super) const TTL: Duration = Duration::from_secs(600);
 pub struct Service {
     /// The client of the cloud, which the services share.
     pub(super) cloud: Arc<CloudClient>,
-    /// The projects whose resources may belong to the cluster.
+    /// The projects in which resources may belong to this Kubernetes cluster.
     pub(super) projects: Projects,
     /// The service: Neutron or Octavia.
     pub(super) kind: ServiceKind,
 }
 
 impl Service {
-    /// Returns `true` if the resources of this project may belong to the cluster.
+    /// Returns `true` if `project` is one of the projects of the configuration, in which resources may belong to this Kubernetes cluster.
     pub(crate) fn owns(&self, project: &ProjectId) -> bool {
         self.projects.contains(project)
     }
@@ -137,7 +137,7 @@ struct ExtensionBody {
     alias: String,
 }
 
-/// The response of a service at its root URL.
+/// The response of a service at its root URL: the list of its API versions.
 #[derive(Deserialize)]
 struct VersionList {
     versions: Vec<VersionBody>,
@@ -149,7 +149,7 @@ struct VersionBody {
     id: String,
 }
 
-/// Returns the newest version in the list, as major and minor number.
+/// Returns the newest version in the list, as major and minor number, or `None` if no version has both.
 fn newest(list: &VersionList) -> Option<(u32, u32)> {
     let number = |id: &str| {
         let (major, minor) = id.strip_prefix('v')?.split_once('.')?;

@@ -23,7 +23,7 @@ pub(crate) type StepName = &'static str;
 
 /// The failure of an API call: a [`DriverError`], and the error response of the service if there was one.
 ///
-/// The error names the operation, and the id by which the service's log names the request. It never contains a secret.
+/// The error names the operation and the request id, which the service's log also contains. It never contains a secret.
 #[derive(Clone, Debug)]
 pub struct OpenStackError(Box<(DriverError, Option<Rejection>)>);
 
@@ -67,7 +67,7 @@ impl OpenStackError {
         self.with(|error| error.detail(format!("{said}; {hint}")))
     }
 
-    /// Sets the id by which the service's log names the request.
+    /// Sets the request id, which the service's log also contains.
     #[must_use]
     pub(crate) fn request_id(self, id: impl Into<String>) -> Self {
         self.with(|error| error.request_id(id))
@@ -120,7 +120,7 @@ pub(crate) fn existing<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Dereferences to the error that handlers get.
+/// Dereferences to the driver error, which is all that handlers get.
 impl Deref for OpenStackError {
     type Target = DriverError;
 

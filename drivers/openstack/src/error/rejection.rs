@@ -41,8 +41,9 @@ impl Rejection {
         (Self { status, kind, message: truncated(&message) }, true)
     }
 
-    /// Returns the driver's reason for the error. Neutron's error types (`neutron_lib.exceptions`) come first, then a message of Octavia,
-    /// which has no types, then the status. The status alone does not suffice: 409 means both an exceeded quota and a conflict.
+    /// Returns the [`Reason`] of the driver error. It follows from Neutron's error type (`neutron_lib.exceptions`), otherwise from
+    /// Octavia's message about a quota (Octavia has no types), otherwise from the status. The status alone does not suffice: 409 means both
+    /// an exceeded quota and a conflict.
     pub(super) fn reason(&self) -> Reason {
         match self.kind.as_deref() {
             Some("OverQuota" | "SubnetPoolQuotaExceeded" | "QuotaResourceUnknown") => return Reason::Quota,
@@ -91,7 +92,7 @@ struct ErrorBody {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum NeutronErrorBody {
-    /// The usual form: a message and, in Neutron, the type of the error.
+    /// The usual form: the type of the error, such as `OverQuota`, and a message.
     Full {
         #[serde(rename = "type")]
         kind: String,

@@ -1,4 +1,4 @@
-//! Sends HTTP requests, and reports each to the request observer.
+//! Sends HTTP requests to the services of OpenStack, and reports the outcome of each to an observer, for metrics.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +23,8 @@ const MAX_BODY: usize = 32 << 20;
 /// The header that carries the id that this client gives a request. All services that handle the header log the id (`oslo.middleware`).
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-openstack-request-id");
 
-/// The HTTP client of all services of a cloud. It reports each request to a [`RequestObserver`].
+/// The HTTP client of all services of a cloud. It reports each request to a [`RequestObserver`] for metrics, and sends requests only while
+/// the [`Fence`] says that this process is the leader.
 #[derive(Clone)]
 pub(crate) struct HttpClient {
     client: Client,
@@ -47,7 +48,7 @@ pub(crate) struct HttpRequest<'a> {
     pub(crate) body: Option<Vec<u8>>,
     /// The time limit of the whole request, including the response body.
     pub(crate) timeout: Duration,
-    /// The request is idempotent: it may be sent twice, and a lost response is not ambiguous.
+    /// `true` if the request is idempotent: it may be sent twice, and its error is not ambiguous if the response is lost.
     pub(crate) repeatable: bool,
 }
 
@@ -58,7 +59,7 @@ impl fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
-    /// Creates the client with the certificates of `tls`.
+    /// Creates the client with the certificates of `tls`. The error is that of the TLS options.
     pub(crate) fn new(
         tls: &TlsOptions,
         observer: Arc<dyn RequestObserver>,
@@ -135,7 +136,7 @@ impl HttpClient {
     }
 }
 
-/// Returns the span of a request, for traces.
+/// Returns the tracing span of one attempt to send a request. `id` is the request id.
 fn span(request: &HttpRequest<'_>, id: &str) -> Span {
     info_span!("OpenStack request", otel.name = request.step, otel.kind = "client", service = request.service,
         http.request.method = %request.method, url.path = request.url.path(), global_request_id = id,
@@ -154,14 +155,14 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, (Loss, Option<reqw
     Ok(body)
 }
 
-/// Reports a request to the observer when it is dropped. A request that was cancelled is reported as unanswered.
+/// A guard that reports one request to the observer when it is dropped. A request that was cancelled is reported as unanswered.
 struct RequestTimer<'a> {
     observer: &'a dyn RequestObserver,
     service: &'static str,
     method: &'static str,
     outcome: RequestOutcome,
     started: Instant,
-    /// The entry for this request in the log of the attempt to handle an object.
+    /// The entry for this request in the request log of the present attempt to handle a Kubernetes object.
     record: RequestRecord,
 }
 
@@ -186,7 +187,8 @@ enum Loss {
     TooLarge,
 }
 
-/// Returns a function that classifies a client error: a connection that cannot be established, a timeout, or otherwise the given loss.
+/// Returns a function that classifies an error of the HTTP client: as `Unreachable` if no connection could be established, as `TimedOut`
+/// after a timeout, otherwise as the given loss.
 fn lost(otherwise: Loss) -> impl FnOnce(reqwest::Error) -> (Loss, Option<reqwest::Error>) {
     move |error| match error.without_url() {
         error if error.is_connect() => (Loss::Unreachable, Some(error)),

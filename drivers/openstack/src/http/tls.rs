@@ -69,7 +69,7 @@ pub(super) fn client(tls: &TlsOptions) -> Result<Client, CloudError> {
     builder.build().map_err(CloudError::Client)
 }
 
-/// Returns the error of the content of the certificate file `path`.
+/// Returns the error of a certificate file `path` whose content is invalid.
 fn not_pem(path: &Path, source: Option<reqwest::Error>) -> CloudError {
     CloudError::NotPem { path: path.to_owned(), source }
 }

@@ -27,11 +27,11 @@ pub(crate) struct KeystoneSession {
     /// The login and the endpoints of the cloud.
     pub(crate) access: Access,
     current: Mutex<Option<Arc<Token>>>,
-    /// The state of logins, locked during a login.
+    /// The back-off and the reader of secrets, locked during a login so that only one login runs at a time.
     login: Arc<tokio::sync::Mutex<LoginState>>,
 }
 
-/// The state that consecutive logins share.
+/// The state that consecutive logins share: the back-off delays, and the reader of the secret.
 #[derive(Debug, Default)]
 struct LoginState {
     backoff: LoginBackoff,
@@ -111,7 +111,7 @@ impl KeystoneSession {
         }
     }
 
-    /// Logs in unless a failed login delays it, and replaces the current token.
+    /// Logs in and replaces the current token. During the back-off after a failed login, returns the error of that login instead.
     async fn renew(&self, state: &mut LoginState) -> Result<Arc<Token>> {
         state.backoff.check(Instant::now())?;
         match login(&self.http, &self.access.auth, self.access.timeout, &mut state.secrets).await {

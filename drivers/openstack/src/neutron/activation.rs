@@ -56,7 +56,7 @@ pub(crate) enum ActivationOutcome {
     Missing,
 }
 
-/// The repairs of a port so far.
+/// The progress of the repairs of a port that stays DOWN.
 #[derive(Debug, Default)]
 pub(crate) struct RepairState {
     /// The number of intervals of [`REDO_INTERVAL`] that had passed when the port was last attached again.
@@ -69,7 +69,7 @@ pub(crate) struct RepairState {
 /// as a quarter of the time since the start of its activation has passed since its last poll.
 #[derive(Debug, Default)]
 pub(crate) struct PortPacing {
-    /// The start and the end of the last pause.
+    /// The start and the end of the last pause between polls; `None` before the first.
     rest: Option<(Instant, Instant)>,
 }
 
@@ -103,7 +103,7 @@ impl Activations {
         self.poller.schedule().start(id, context, Instant::now());
     }
 
-    /// Ends the wait for a port, and forgets its repairs.
+    /// Ends the wait for the activation of a port, and forgets its repairs.
     pub(crate) fn forget(&self, id: &VifId) {
         self.poller.schedule().forget(id);
     }
@@ -131,8 +131,9 @@ impl Activations {
 }
 
 impl RepairState {
-    /// Returns the repair that is due for a port that has been DOWN for `waited`, and records its start. Until the repair is complete, which a
-    /// failure or an interruption prevents, each call returns that it is to be completed.
+    /// Returns the repair that is due for a port that has been DOWN for `waited`, and records its start. Until
+    /// [`Activations::set_repaired`] records the repair as complete, later calls within the same interval return [`Repair::Complete`],
+    /// because the repair may have failed or have been interrupted.
     fn next(&mut self, waited: Duration) -> Repair {
         let intervals = u32::try_from(waited.as_secs() / REDO_INTERVAL.as_secs()).unwrap_or(u32::MAX);
         if intervals > self.redone {

@@ -18,7 +18,7 @@ use crate::poll::Coalescer;
 const READ: &str = "read the address pairs of the port of the node";
 const WRITE: &str = "change the address pairs of the port of the node";
 
-/// The edits of one port, which a [`Coalescer`] joins to one update.
+/// The waiting edits of the address pairs of one port, which a [`Coalescer`] joins to one update.
 type Edits = Coalescer<Edit, DriverResult<()>>;
 
 /// Edits the allowed address pairs of ports. Each update replaces the whole list in Neutron, so the update is rejected if the port was
@@ -41,7 +41,7 @@ pub(crate) enum Edit {
 }
 
 impl AddressPairs {
-    /// Creates the editor. If other programs change the same port, an edit is attempted up to `attempts` times.
+    /// Creates the editor of allowed address pairs. If other programs change the same port, an edit is attempted up to `attempts` times.
     pub(crate) fn new(neutron: NeutronApi, attempts: NonZeroU32) -> Self {
         Self { neutron, attempts, ports: DashMap::new() }
     }
@@ -57,8 +57,8 @@ impl AddressPairs {
         done
     }
 
-    /// Makes all of these edits of a port together, or each one alone if the port does not have room for all. The results are in the order
-    /// of `edits`.
+    /// Makes all of these edits of a port together, or each one alone if the port does not exist or does not have room for all. The results
+    /// are in the order of `edits`.
     async fn apply(&self, port: &PortId, edits: Vec<Edit>) -> Vec<DriverResult<()>> {
         match self.attempt(port, &edits).await {
             // There may be room for some of them; of a port that does not exist, pairs can be removed only.

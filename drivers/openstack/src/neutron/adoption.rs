@@ -19,8 +19,8 @@ const ADOPT: StepName = "adopt a port";
 const DELETE: StepName = "delete an unused port";
 
 impl MarkedPorts {
-    /// Lists the ports of pods in the projects of the configuration, whichever controller created them. The nodes in `node_subnets` are the
-    /// possible parents of nested ports.
+    /// Lists the ports of pods in the projects of the configuration, whichever controller created them. The ports of nodes in
+    /// `node_subnets` are the possible parents of nested ports.
     pub(crate) async fn existing(&self, node_subnets: &[SubnetId]) -> DriverResult<Vec<ExistingPort>> {
         let owners = [KURYR_OWNER, SUBPORT_OWNER, DEVICE_OWNER];
         let filter = owners.map(|owner| ("device_owner", owner.to_owned()));
@@ -121,7 +121,7 @@ impl MarkedPorts {
     }
 }
 
-/// Converts a port to an entry of the list from which a migration is planned.
+/// Converts a port to an [`ExistingPort`], an entry of the list from which a migration is planned.
 fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> ExistingPort {
     ExistingPort {
         mac_address: port.mac_address.to_lowercase(),
@@ -139,7 +139,7 @@ fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> Exi
 /// Returns the ownership mark in the description of a port.
 fn mark_of(port: &PortBody, cluster: &ClusterId) -> ExistingMark {
     let owner = port.mark_of(cluster).and_then(|mark| mark.owner().cloned());
-    mark::existing(owner, &port.description, &[])
+    mark::classify(owner, &port.description, &[])
 }
 
 /// Returns `true` if the port has the addresses and the pod that it had when it was listed.

@@ -23,12 +23,12 @@ const TRUNK_FIELDS: &str = "id sub_ports";
 /// The client of Neutron for ports, trunks and default security groups.
 #[derive(Clone, Debug)]
 pub(crate) struct NeutronApi {
-    /// The client of the service, for calls that this type does not offer.
+    /// The general client of Neutron, for API calls for which this type has no method.
     pub(crate) service: Service,
 }
 
 impl NeutronApi {
-    /// Creates the client on top of the client of the service.
+    /// Creates the client on top of `service`, the general client of Neutron.
     pub(crate) fn new(service: Service) -> Self {
         Self { service }
     }
@@ -57,7 +57,7 @@ impl NeutronApi {
         Ok(ports)
     }
 
-    /// Returns the request for a new port, with its tags if Neutron accepts them.
+    /// Returns the request for a new port, without its tags if Neutron does not accept them in that request.
     async fn body(&self, port: &NewPort) -> Result<NewPort> {
         let tags = if self.tags_new_ports().await? { port.tags.clone() } else { Vec::new() };
         Ok(NewPort { tags, ..port.clone() })

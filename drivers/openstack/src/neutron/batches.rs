@@ -51,7 +51,8 @@ impl BatchRegistry {
         Batch { registry: self, number }
     }
 
-    /// Returns the cutoff at the present time.
+    /// Returns the present time as a cutoff: the lowest number of a bulk request in flight or, if there is none, the number of the next
+    /// one.
     pub(super) fn cutoff(&self) -> BatchCutoff {
         let numbers = lock(&self.numbers);
         BatchCutoff(numbers.in_flight.first().copied().unwrap_or(numbers.last + 1))

@@ -54,7 +54,7 @@ struct CreationQueue {
 type PendingPort = (NewPort, oneshot::Sender<Created>, Arc<RequestLog>);
 
 impl PortCreator {
-    /// Creates the queue, without any port in it.
+    /// Creates the port creator, with an empty queue.
     pub(crate) fn new(neutron: NeutronApi) -> Self {
         let max_calls = neutron.service.max_concurrency().div_ceil(CREATION_DIVISOR);
         Self { neutron, max_calls, queue: Arc::default() }

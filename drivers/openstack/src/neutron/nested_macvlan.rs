@@ -17,7 +17,8 @@ use crate::mark::{Nesting, Parent, PortMark};
 
 const READ: &str = "read the addresses of a port";
 
-/// The driver `nested-macvlan`. Its VIFs are active at once, because the port of the node is active.
+/// The driver `nested-macvlan` of pod VIFs: allowed address pairs let the port of the node use the addresses of the pod's port. The VIFs
+/// are active at once, because the port of the node is active.
 #[derive(Debug)]
 pub struct NestedMacvlanDriver {
     ports: Arc<MarkedPorts>,
@@ -26,7 +27,8 @@ pub struct NestedMacvlanDriver {
 }
 
 impl NestedMacvlanDriver {
-    /// Creates the driver, whose ports are among `ports`.
+    /// Creates the driver. `ports` is the client of the cluster's ports, which the VIF drivers share; `nested` names the subnets of the
+    /// nodes.
     pub fn new(ports: Arc<MarkedPorts>, nested: PodVifNestedOptions) -> Self {
         let nodes = NodePorts::new(ports.neutron.clone(), nested.worker_nodes_subnets);
         let pairs = AddressPairs::new(ports.neutron.clone(), nested.rev_update_attempts);

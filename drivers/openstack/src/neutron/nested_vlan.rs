@@ -29,8 +29,8 @@ use crate::poll::PollState;
 
 const REPAIR: StepName = "add a subport to its trunk again";
 
-/// The driver `nested-vlan`, and bulk creation of its subports for the pool `nested`. A pooled subport becomes ACTIVE without a pod, and
-/// stays so.
+/// The driver `nested-vlan` of pod VIFs, which are subports of the trunk of the pod's node. It also creates subports in bulk for the VIF
+/// pool `nested`. A pooled subport becomes ACTIVE without a pod, and stays so.
 #[derive(Clone, Debug)]
 pub struct NestedVlanDriver {
     ports: Arc<MarkedPorts>,
@@ -39,7 +39,8 @@ pub struct NestedVlanDriver {
 }
 
 impl NestedVlanDriver {
-    /// Creates the driver, whose subports are among `ports`.
+    /// Creates the driver. `ports` is the client of the cluster's ports, which the VIF drivers share; `nested` names the subnets of the
+    /// nodes.
     pub fn new(ports: Arc<MarkedPorts>, nested: PodVifNestedOptions) -> Self {
         let trunks = Arc::new(Trunks::new(ports.neutron.clone(), nested.worker_nodes_subnets));
         let activations = Arc::new(Activations::new(ports.neutron.clone(), SUBPORT_FIELDS));

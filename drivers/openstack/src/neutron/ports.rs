@@ -43,13 +43,13 @@ pub(super) fn device_owner_filter() -> Vec<(&'static str, String)> {
 /// A port with its parsed ownership mark.
 pub(crate) type MarkedPort = (PortMark, PortBody);
 
-/// The ports with the ownership mark of one cluster. The VIF drivers of the cluster share them.
+/// The client for the ports with the ownership mark of one cluster, and a cache of these marks. The VIF drivers of the cluster share it.
 #[derive(Debug)]
 pub struct MarkedPorts {
-    /// The calls of Neutron.
+    /// The client of Neutron's API.
     pub(crate) neutron: NeutronApi,
     subnets: Arc<Subnets>,
-    /// The cluster whose ports these are.
+    /// The cluster that the ownership marks of the ports name.
     pub(crate) cluster: ClusterId,
     /// The options of new ports.
     pub(crate) options: PortOptions,
@@ -62,7 +62,7 @@ pub struct MarkedPorts {
     full_lists: Coalescer<(), DriverResult<Vec<MarkedPort>>>,
     /// Lets simultaneous calls that list the ports of Kuryr share requests. The question of a call is the `device_owner` of the ports.
     pub(super) kuryr_lists: Coalescer<&'static str, DriverResult<Vec<PortBody>>>,
-    /// The default security groups of projects.
+    /// The cached default security group of each project.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
     /// `true` if all ports with an ownership mark also have tags. Ports that were created while Neutron accepted no tags in creation
     /// requests, before an upgrade or during it, have none at first. Locked while tags are added.
@@ -77,7 +77,8 @@ pub struct MarkedPorts {
 struct PortRecord {
     project: ProjectId,
     mark: PortMark,
-    /// The address pairs of a port with a parent port, which may have them longer than the port exists; empty for other ports.
+    /// The pairs by which the parent port is allowed to use the addresses of this port; they may outlive it. Empty for a port without a
+    /// parent port.
     pairs: Vec<AddressPair>,
 }
 
@@ -196,8 +197,9 @@ impl MarkedPorts {
         Ok(marked)
     }
 
-    /// Runs `creation`, which creates ports. If Neutron does not accept their tags, the next list that is filtered by tags adds them first:
-    /// one that began meanwhile may have missed the ports, and a caller that is cancelled may have created some.
+    /// Runs `creation`, which creates ports. If Neutron does not accept their tags, notes before and after it that ports without tags may
+    /// exist, so that the next list by tags adds their tags first: a cancelled caller may have created ports, and a list that began
+    /// meanwhile may have missed some.
     pub(super) async fn noting_untagged<T>(&self, creation: impl Future<Output = T>) -> T {
         let untagged = self.neutron.tags_new_ports().await.is_ok_and(|tagged| !tagged);
         if untagged {
@@ -273,7 +275,7 @@ impl MarkedPorts {
         self.records.get(id).map(|record| record.mark.clone())
     }
 
-    /// Returns the cached address pairs of a port that has a parent port; none for any other port.
+    /// Returns the cached allowed address pairs that a nested port has on its parent port; none for any other port.
     pub(super) fn recorded_pairs(&self, id: &VifId) -> Vec<AddressPair> {
         self.records.get(id).map(|record| record.pairs.clone()).unwrap_or_default()
     }

@@ -193,7 +193,7 @@ impl NodeTrunk {
         if reservation.vlans.is_empty() { Err(trunk_full(&self.id)) } else { Ok(reservation) }
     }
 
-    /// Locks the VLAN ids of the trunk.
+    /// Locks the pool of VLAN ids of the trunk, and returns it.
     fn vlans(&self) -> MutexGuard<'_, VlanPool> {
         lock(&self.vlans)
     }
@@ -225,7 +225,7 @@ fn trunk_of(port: PortBody) -> DriverResult<NodeTrunk> {
     Ok(NodeTrunk { id: trunk.id, vlans: Mutex::new(VlanPool::new(used)) })
 }
 
-/// Returns `true` if another subport has the VLAN id, or the port is already a subport.
+/// Returns `true` if Neutron rejected a new subport because another subport has its VLAN id, or because the port already is a subport.
 fn is_in_use(error: &OpenStackError) -> bool {
     error.is("DuplicateSubPort") || error.is("TrunkPortInUse") || error.is("PortInUseAsSubPort")
 }

@@ -22,7 +22,8 @@ use crate::poll::{Coalescer, PollState};
 
 const BIND: StepName = "bind a port on the node";
 
-/// The driver `neutron-vif`, and bulk creation of its ports for the pool `neutron`. A port becomes ACTIVE when its node binds it for a pod.
+/// The driver `neutron-vif` of pod VIFs, whose ports Neutron binds on the pod's node. It also creates ports in bulk for the VIF pool
+/// `neutron`. A port becomes ACTIVE when its node binds it for a pod.
 #[derive(Clone, Debug)]
 pub struct NeutronVifDriver {
     ports: Arc<MarkedPorts>,
@@ -32,7 +33,7 @@ pub struct NeutronVifDriver {
 }
 
 impl NeutronVifDriver {
-    /// Creates the driver, whose ports are among `ports`.
+    /// Creates the driver. `ports` is the client of the cluster's ports, which the VIF drivers share.
     pub fn new(ports: Arc<MarkedPorts>) -> Self {
         let activations = Activations::new(ports.neutron.clone(), BOUND_FIELDS);
         Self { ports, activations: Arc::new(activations), reads: Arc::default() }
@@ -68,8 +69,8 @@ impl NeutronVifDriver {
         result
     }
 
-    /// Returns a new port with its binding. The port is read again if it was still unbound in the response that created it. The error is that
-    /// of a port that Neutron has not bound then either.
+    /// Returns a new port with its binding. The port is read again if it was still unbound in the response that created it. If Neutron has
+    /// not bound it by then, or could not bind it, returns an error.
     async fn bound(&self, mut port: PortBody) -> DriverResult<PortBody> {
         if BindingStatus::of(&port) == BindingStatus::Unbound {
             let read = self.reads.call(port.id.clone(), |ids| self.read(ids)).await?;
@@ -97,7 +98,8 @@ impl NeutronVifDriver {
         ids.iter().map(port).collect()
     }
 
-    /// Makes Neutron repeat the failed binding of a port of this pod or of a pool, by setting the host of the port again.
+    /// Makes Neutron repeat the failed binding of a port, by setting the host of the port again. If the binding fails again, returns an
+    /// error.
     async fn bind_again(&self, id: &VifId) -> DriverResult<()> {
         let neutron = &self.ports.neutron;
         let Some(port) = neutron.port("read the host of a port", id).await? else { return Ok(()) };

@@ -30,7 +30,7 @@ pub(crate) struct PortBody {
     pub(crate) mac_address: String,
     /// The status: `ACTIVE`, `DOWN`, `BUILD` or `ERROR`.
     pub(crate) status: String,
-    /// The addresses of the port, one for each of its subnets.
+    /// The IP addresses of the port, each with its subnet.
     pub(crate) fixed_ips: Vec<FixedIpBody>,
     /// The ids of the security groups.
     pub(crate) security_groups: Vec<SecurityGroupId>,
@@ -50,7 +50,7 @@ pub(crate) struct PortBody {
     /// Details of the binding, for the switch of the node.
     #[serde(rename = "binding:vif_details", deserialize_with = "or_default")]
     pub(crate) vif_details: VifDetails,
-    /// The trunk of which the port is the parent.
+    /// The trunk of which the port is the parent; `None` if it is not the parent of a trunk.
     pub(crate) trunk_details: Option<TrunkBody>,
     /// The addresses other than its own that the port may use.
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
@@ -164,14 +164,14 @@ pub(crate) struct NewPort {
     pub(crate) fixed_ips: Vec<FixedIpBody>,
     /// The administrative state: always up, `true`.
     pub(crate) admin_state_up: bool,
-    /// The kind of user of the port; see [`DEVICE_OWNER`].
+    /// The kind of user of the port, such as [`DEVICE_OWNER`].
     pub(crate) device_owner: &'static str,
-    /// The UID of the pod. It is empty for subports and pooled ports.
+    /// The UID of the pod. It is empty for subports, for pooled ports and for ports of virtual addresses.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) device_id: String,
     /// The ownership mark, by which the port is found again.
     pub(crate) description: String,
-    /// The name of the port, for people; absent unless `port_debug` is set.
+    /// The name of the port, for people. A port of a pod or of a pool has one only if `port_debug` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     /// The security groups. If the list is empty, the port gets the default group of its project.

@@ -76,7 +76,7 @@ impl LoadBalancerAdoption {
 
     /// Returns the ownership mark in the description or the tags of a load balancer.
     fn mark_of(&self, body: &LoadBalancerBody) -> ExistingMark {
-        mark::existing(marked_owner(body, &self.cluster), &body.description, &body.tags)
+        mark::classify(marked_owner(body, &self.cluster), &body.description, &body.tags)
     }
 }
 

@@ -20,7 +20,7 @@ impl OctaviaApi {
         Self { service: cloud.load_balancer() }
     }
 
-    /// Returns `true` if the resources of this project may belong to the cluster.
+    /// Returns `true` if `project` is one of the projects of the configuration, in which resources may belong to this Kubernetes cluster.
     pub(super) fn owns(&self, project: &ProjectId) -> bool {
         self.service.owns(project)
     }

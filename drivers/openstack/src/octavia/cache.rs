@@ -1,4 +1,4 @@
-//! A cache of load balancers and members, so that this process need not read them again.
+//! A cache of the owners of load balancers and of the members of pools, so that this process need not read them again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;

@@ -29,7 +29,7 @@ impl LoadBalancerDriver for LbaasV2Driver {
 
     async fn normalize(&self, spec: LoadBalancerSpec) -> DriverResult<NormalizedSpec> {
         let NormalizedSpec { mut spec, without } =
-            feasible(spec, &self.choices, self.octavia.features().await?);
+            feasible(spec, &self.defaults, self.octavia.features().await?);
         for member in spec.listeners.iter_mut().flat_map(|listener| &mut listener.pool.members) {
             member.subnet = self.members.of(&member.name, member.ip, &spec.subnet).await?;
             member.name = text::name(&member.name);
@@ -99,7 +99,8 @@ impl LoadBalancerDriver for LbaasV2Driver {
         Ok(())
     }
 
-    /// Returns the known namespaces in the member mode `L2`, in which the subnet of a namespace is that of its members.
+    /// Returns the observer that records the networks of namespaces in the member mode `L2`, in which the namespace of a member determines
+    /// its subnet; `None` in the mode `L3`.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         (self.members.mode == MemberMode::L2).then(|| Arc::clone(&self.members.namespaces) as _)
     }

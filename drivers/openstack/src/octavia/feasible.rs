@@ -1,4 +1,4 @@
-//! Reduces a spec to the part that the cloud supports. Pure functions.
+//! Reduces the spec of a load balancer to the part that the cloud supports. Pure functions.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ const MIN_UDP_DELAY_S: u32 = 3;
 /// is the user's choice, and its loss is reported.
 const DEFAULT_AFFINITY_S: u32 = 10_800;
 
-/// The defaults of the driver for specs, from its options.
+/// The options of the driver by which it completes the spec of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SpecDefaults {
     /// The provider of load balancers whose spec names none. `None`: the default provider of the cloud.
@@ -33,20 +33,20 @@ pub(super) struct SpecDefaults {
     pub(super) apply_groups: bool,
 }
 
-/// Completes the spec with the defaults `choices`, and removes what the Octavia release and the provider do not support. The result names
+/// Completes the spec with `defaults`, and removes what the Octavia release and the provider do not support. The result names
 /// the removed parts. The subnets of members are not changed.
 pub(super) fn feasible(
     mut spec: LoadBalancerSpec,
-    choices: &SpecDefaults,
+    defaults: &SpecDefaults,
     features: Features,
 ) -> NormalizedSpec {
     let mut without = Vec::new();
-    spec.provider = spec.provider.or_else(|| choices.provider.clone());
+    spec.provider = spec.provider.or_else(|| defaults.provider.clone());
     let on_ovn = spec.provider.as_deref() == Some(OVN);
     let serves_ranges = features.allowed_cidrs && !on_ovn;
     let has_ranges =
         serves_ranges && spec.listeners.iter().any(|listener| !listener.settings.allowed_cidrs.is_empty());
-    if !choices.apply_groups {
+    if !defaults.apply_groups {
         spec.security_groups = None;
     } else if !features.vip_groups || has_ranges || on_ovn {
         if spec.security_groups.as_ref().is_some_and(|groups| !groups.is_empty()) {
@@ -69,15 +69,15 @@ pub(super) fn feasible(
         let at = listener.at;
         let mut lacks = |what: &str| without.push(format!("{what} of {at}"));
         let ListenerSpec { settings, pool, .. } = listener;
-        settings.client_timeout_ms = Some(timeout(settings.client_timeout_ms, choices.timeouts.0));
-        settings.member_timeout_ms = Some(timeout(settings.member_timeout_ms, choices.timeouts.1));
+        settings.client_timeout_ms = Some(timeout(settings.client_timeout_ms, defaults.timeouts.0));
+        settings.member_timeout_ms = Some(timeout(settings.member_timeout_ms, defaults.timeouts.1));
         if !settings.allowed_cidrs.is_empty() && !serves_ranges {
             settings.allowed_cidrs.clear();
             lacks("loadBalancerSourceRanges");
         }
         let pool = &mut pool.settings;
         let chosen =
-            if on_ovn { Algorithm::SourceIpPort } else { pool.algorithm.unwrap_or(choices.algorithm) };
+            if on_ovn { Algorithm::SourceIpPort } else { pool.algorithm.unwrap_or(defaults.algorithm) };
         pool.algorithm = Some(chosen);
         pool.persistence = match pool.persistence {
             Some(_) if on_ovn && !features.ovn_affinity => {
@@ -125,7 +125,7 @@ mod tests {
         vip_groups: true,
     };
 
-    fn choices() -> SpecDefaults {
+    fn defaults() -> SpecDefaults {
         SpecDefaults {
             provider: None,
             algorithm: Algorithm::RoundRobin,
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn what_is_left_open_gets_the_drivers_choice() {
         let NormalizedSpec { spec, without } =
-            feasible(spec(vec![listener(Protocol::Udp, &[])]), &choices(), NEWEST);
+            feasible(spec(vec![listener(Protocol::Udp, &[])]), &defaults(), NEWEST);
         let ListenerSpec { settings, pool, .. } = &spec.listeners[0];
         assert_eq!((settings.client_timeout_ms, settings.member_timeout_ms), (Some(50_000), Some(7)));
         assert_eq!(pool.settings.algorithm, Some(Algorithm::RoundRobin));
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn what_an_old_release_lacks_is_left_out_and_told() {
         let wanted = spec(vec![listener(Protocol::Sctp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"])]);
-        let NormalizedSpec { spec, without } = feasible(wanted, &choices(), Features::of((2, 0)));
+        let NormalizedSpec { spec, without } = feasible(wanted, &defaults(), Features::of((2, 0)));
         assert_eq!(spec.listeners.len(), 1);
         assert!(spec.security_groups.is_none() && spec.listeners[0].settings.allowed_cidrs.is_empty());
         let told = [
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn what_ovn_lacks_is_left_out_and_told() {
         let wanted = spec(vec![listener(Protocol::Sctp, &["192.0.2.0/24"])]);
-        let choices = SpecDefaults { provider: Some("ovn".into()), ..choices() };
-        let NormalizedSpec { spec, without } = feasible(wanted, &choices, NEWEST);
+        let defaults = SpecDefaults { provider: Some("ovn".into()), ..defaults() };
+        let NormalizedSpec { spec, without } = feasible(wanted, &defaults, NEWEST);
         let pool = &spec.listeners[0].pool.settings;
         assert_eq!(pool.algorithm, Some(Algorithm::SourceIpPort));
         assert_eq!(pool.monitor, None);
@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn ovn_keeps_session_affinity_since_it_can() {
-        let choices = SpecDefaults { provider: Some(OVN.into()), apply_groups: false, ..choices() };
+        let defaults = SpecDefaults { provider: Some(OVN.into()), apply_groups: false, ..defaults() };
         let kept = |protocol, features| {
             let NormalizedSpec { spec, without } =
-                feasible(spec(vec![listener(protocol, &[])]), &choices, features);
+                feasible(spec(vec![listener(protocol, &[])]), &defaults, features);
             (spec.listeners[0].pool.settings.persistence, without)
         };
         let (old, lasts) = (Features::of((2, 25)), |timeout_s| Some(SessionPersistence { timeout_s }));
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn groups_stay_as_they_are_or_make_room_for_ranges_that_are_served() {
         let groups = |listener, provider: Option<&str>, apply_groups| {
-            let choices = SpecDefaults { provider: provider.map(str::to_owned), apply_groups, ..choices() };
-            feasible(spec(vec![listener]), &choices, NEWEST).spec.security_groups
+            let defaults = SpecDefaults { provider: provider.map(str::to_owned), apply_groups, ..defaults() };
+            feasible(spec(vec![listener]), &defaults, NEWEST).spec.security_groups
         };
         let (plain, ranged) = (listener(Protocol::Tcp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"]));
         let named = Some(vec!["g".into()]);
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn of_two_protocols_at_one_port_an_old_release_serves_the_first() {
         let wanted = || spec(vec![listener(Protocol::Tcp, &[]), listener(Protocol::Udp, &[])]);
-        let told = |version| feasible(wanted(), &choices(), Features::of(version));
+        let told = |version| feasible(wanted(), &defaults(), Features::of(version));
         let old = told((2, 12));
         assert_eq!(old.spec.listeners.len(), 1);
         assert!(old.without.contains(&"UDP:80".to_owned()), "{:?}", old.without);
@@ -250,10 +250,10 @@ mod tests {
         for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Sctp] {
             for provider in [None, Some(OVN.to_owned())] {
                 let wanted = spec(vec![listener(protocol, &["192.0.2.0/24", "198.51.100.0/24"])]);
-                let choices = SpecDefaults { provider, ..choices() };
-                let once = feasible(wanted, &choices, NEWEST).spec;
+                let defaults = SpecDefaults { provider, ..defaults() };
+                let once = feasible(wanted, &defaults, NEWEST).spec;
                 assert_eq!(
-                    feasible(once.clone(), &choices, NEWEST),
+                    feasible(once.clone(), &defaults, NEWEST),
                     NormalizedSpec { spec: once, without: Vec::new() }
                 );
             }

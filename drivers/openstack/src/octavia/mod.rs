@@ -49,7 +49,7 @@ pub use self::options::{MemberMode, OctaviaDefaults};
 pub struct LbaasV2Driver {
     octavia: OctaviaApi,
     cluster: ClusterId,
-    choices: SpecDefaults,
+    defaults: SpecDefaults,
     members: MemberSubnets,
     ports: VipPorts,
     /// `true` if this driver, and not Octavia, creates the ports of the virtual addresses of new load balancers. Ports that this driver
@@ -72,7 +72,7 @@ impl LbaasV2Driver {
         let octavia = OctaviaApi::new(cloud);
         Self {
             ports: VipPorts::new(cloud, Arc::clone(&members.subnets), cluster.clone()),
-            choices: SpecDefaults {
+            defaults: SpecDefaults {
                 provider,
                 algorithm: options.lb_algorithm,
                 timeouts: options.timeouts(),

@@ -75,7 +75,7 @@ impl LoadBalancerPacing {
         Err(QUEUE_DELAY.saturating_mul(queued).clamp(Self::MIN_INTERVAL, MAX_INTERVAL))
     }
 
-    /// Records the end of a creation request that was admitted in this project.
+    /// Records the end of a creation request that [`admit`](Self::admit) admitted in this project.
     pub(super) fn finish(&mut self, project: &ProjectId) {
         if let Some(in_flight) = self.in_flight.get_mut(project) {
             *in_flight -= 1;
@@ -83,8 +83,7 @@ impl LoadBalancerPacing {
         self.in_flight.retain(|_, in_flight| *in_flight > 0);
     }
 
-    /// Returns `true` if the load balancer belongs to the bulk creation: it is being created, and not for too
-    /// long.
+    /// Returns `true` if the load balancer counts as part of a bulk creation: it has been in creation for ten minutes at most.
     fn is_in_bulk(entry: &PollEntry<Self>, now: Instant) -> bool {
         entry.context == ProvisioningOperation::Create
             && now.saturating_duration_since(entry.since) <= MAX_BULK_CREATION_TIME
@@ -100,7 +99,7 @@ impl Pacing for LoadBalancerPacing {
 
     fn update<'a>(&mut self, entries: impl Iterator<Item = &'a PollEntry<Self>>, now: Instant) {
         self.queued.retain(|_, asked| now.saturating_duration_since(*asked) <= Self::INTEREST);
-        let created = entries.filter(|entry| Self::is_in_bulk(entry, now) && entry.is_open(now)).count();
+        let created = entries.filter(|entry| Self::is_in_bulk(entry, now) && entry.is_awaited(now)).count();
         let count = self.in_flight.values().sum::<usize>() + self.queued.len() + created;
         let threshold = if self.bulk_since.is_some() { BULK / 2 } else { BULK };
         self.bulk_since = if count >= threshold { self.bulk_since.or(Some(now)) } else { None };

@@ -17,7 +17,7 @@ use crate::poll::{Pacing, PollState, Poller};
 const FIELDS: &str = "id provisioning_status";
 const STEP: &str = "read the status of a load balancer";
 
-/// Polls the provisioning status of load balancers, and makes changes of them.
+/// Polls the provisioning status of load balancers, and sends the calls that change a load balancer unless it is busy.
 #[derive(Debug)]
 pub(super) struct ProvisioningPoller {
     octavia: OctaviaApi,
@@ -143,7 +143,7 @@ impl ProvisioningPoller {
     }
 }
 
-/// The permission for a creation request, until it is dropped.
+/// The permission for one creation request of a load balancer in a project. The next request may be admitted when it is dropped.
 #[derive(Debug)]
 pub(super) struct CreationPermit<'a> {
     poller: &'a ProvisioningPoller,

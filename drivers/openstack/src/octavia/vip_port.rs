@@ -96,7 +96,7 @@ impl VipPorts {
         Ok(marked)
     }
 
-    /// Records that the owner has no port any more.
+    /// Records that no port of a virtual address exists for the owner.
     pub(super) fn forget(&self, owner: &Owner) {
         self.owners.remove(&owner.uid);
     }

@@ -74,7 +74,8 @@ resource!(
     "id delay timeout max_retries admin_state_up"
 );
 
-/// A load balancer in a response. The response to its creation contains whole listeners and pools; other responses contain only their ids.
+/// A load balancer in a response. The response to its creation contains whole listeners and pools, and a status tree contains listeners
+/// with pools and members; other responses contain at most their ids.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct LoadBalancerBody {
@@ -106,9 +107,9 @@ pub(super) struct LoadBalancerBody {
     pub(super) provider: Option<String>,
     /// The administrative state: `false` if the load balancer is disabled.
     pub(super) admin_state_up: Option<bool>,
-    /// The listeners.
+    /// The listeners; more than their ids only in the response to a creation and in a status tree.
     pub(super) listeners: Vec<ListenerBody>,
-    /// The pools.
+    /// The pools; more than their ids only in the response to a creation.
     pub(super) pools: Vec<PoolBody>,
 }
 
@@ -141,7 +142,7 @@ pub(super) struct ListenerBody {
 }
 
 /// A pool in a response. The response to the creation of a load balancer contains the monitor and whole members of its pools; other
-/// responses contain only the ids of members.
+/// responses, except a status tree, contain at most the ids of members.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PoolBody {
@@ -162,7 +163,7 @@ pub(super) struct PoolBody {
     pub(super) healthmonitor: Option<MonitorBody>,
     /// The administrative state: `false` if the pool is disabled.
     pub(super) admin_state_up: Option<bool>,
-    /// The members.
+    /// The members: whole in the response to the creation of the load balancer, without subnets in a status tree, otherwise only their ids.
     pub(super) members: Vec<MemberBody>,
     /// The listeners that use the pool.
     pub(super) listeners: Vec<IdBody<ListenerId>>,
@@ -170,7 +171,7 @@ pub(super) struct PoolBody {
     pub(super) loadbalancers: Vec<IdBody<LoadBalancerId>>,
 }
 
-/// The fields that identify a pool without a listener.
+/// The fields that a search for a pool without a listener requests, separated by spaces.
 pub(super) const DETACHED_POOL_FIELDS: &str = "id name protocol listeners loadbalancers";
 
 /// A reference to a resource by its id.
@@ -213,16 +214,16 @@ pub(super) struct MonitorBody {
 pub(super) struct MemberBody {
     /// The id of the member.
     pub(super) id: MemberId,
-    /// The name of the member.
+    /// The name of the member, for people: `namespace/pod:8080` if this driver created it.
     #[serde(deserialize_with = "or_default")]
     pub(super) name: String,
     /// The IP address of the member.
     pub(super) address: Option<IpAddr>,
-    /// The port of the member.
+    /// The port on which the member accepts connections.
     pub(super) protocol_port: u16,
     /// The subnet through which the load balancer reaches the member.
     pub(super) subnet_id: Option<SubnetId>,
-    /// The provisioning status of the member, as of a load balancer.
+    /// The provisioning status of the member, such as `ACTIVE` or `PENDING_DELETE`.
     #[serde(deserialize_with = "or_default")]
     pub(super) provisioning_status: String,
 }

@@ -33,7 +33,7 @@ pub(crate) type SubnetMap = HashMap<SubnetId, Subnet>;
 pub struct Subnets {
     network: Service,
     defaults: NeutronDefaults,
-    /// The subnets, each with its project.
+    /// The cached subnets, each with the project that owns it.
     cached: Cached<SubnetId, (ProjectId, Subnet)>,
 }
 

@@ -27,7 +27,7 @@ impl<K, P: Pacing> Default for Poller<K, P> {
 }
 
 impl<K: Clone + Eq + Hash + Ord, P: Pacing> Poller<K, P> {
-    /// Locks the schedule.
+    /// Locks the schedule of the polls, and returns it.
     pub(crate) fn schedule(&self) -> MutexGuard<'_, PollSchedule<K, P>> {
         lock(&self.schedule)
     }

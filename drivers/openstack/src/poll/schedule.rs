@@ -12,7 +12,7 @@ pub(crate) const MAX_INTERVAL: Duration = Duration::from_secs(10);
 /// The time after which an entry is removed if no caller has asked for its resource.
 const EXPIRY: Duration = Duration::from_secs(20 * 60);
 
-/// The parameters of a [`PollSchedule`], and delays that depend on all of its entries.
+/// The parameters of the [`PollSchedule`] of one kind of resource, ports or load balancers, and delays that depend on all of its entries.
 pub(crate) trait Pacing: Debug + Default {
     /// The type of the final statuses of a resource. A resource that has one is not polled any more; a pending resource has none.
     type Status: Copy + Debug + PartialEq;
@@ -22,7 +22,7 @@ pub(crate) trait Pacing: Debug + Default {
     const MISSING: Self::Status;
     /// The shortest interval between two polls of a resource, and the delay before its first poll.
     const MIN_INTERVAL: Duration;
-    /// After a caller has asked for a resource, other polls include the resource for this time.
+    /// The time after a caller's last question about a resource during which polls that are due for other resources may include it.
     const INTEREST: Duration;
 
     /// Adapts the delays to the current entries. Called after entries were added or a caller asked for one. Does nothing by default.
@@ -57,7 +57,7 @@ pub(crate) struct PollSchedule<K, P: Pacing> {
     entries: HashMap<K, PollEntry<P>>,
 }
 
-/// One resource of a [`PollSchedule`].
+/// A resource in a [`PollSchedule`], with the start of the wait for it and the result of its last poll.
 #[derive(Debug)]
 pub(crate) struct PollEntry<P: Pacing> {
     /// The time at which the wait for the resource started.
@@ -156,13 +156,14 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
             // One that was forgotten while its caller was queued: its result is to be recorded.
             self.entries.entry(key.clone()).or_insert_with(|| PollEntry::new(now));
         }
-        let is_due = |key: &&K| !self.entries[*key].has_ended() && self.due(&self.entries[*key], now) <= now;
+        let is_due =
+            |key: &&K| !self.entries[*key].has_final_status() && self.due(&self.entries[*key], now) <= now;
         let keys: Vec<&K> = keys.iter().filter(is_due).collect();
         if keys.is_empty() {
             return Vec::new();
         }
         let joins = |entry: &PollEntry<P>| {
-            entry.is_open(now) && (entry.is_due_soon(now) || self.pacing.joins(entry, now))
+            entry.is_awaited(now) && (entry.is_due_soon(now) || self.pacing.joins(entry, now))
         };
         let others = self.entries.iter().filter(|(_, entry)| joins(entry)).map(|(key, _)| key);
         let batch: BTreeSet<&K> = keys.into_iter().chain(others).collect();
@@ -211,12 +212,12 @@ impl<P: Pacing> PollEntry<P> {
     }
 
     /// Returns `true` if a caller asked for the resource within [`Pacing::INTEREST`] and its final status is not known.
-    pub(crate) fn is_open(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.last_asked) <= P::INTEREST && !self.has_ended()
+    pub(crate) fn is_awaited(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_asked) <= P::INTEREST && !self.has_final_status()
     }
 
     /// Returns `true` if the final status of the resource is known.
-    fn has_ended(&self) -> bool {
+    fn has_final_status(&self) -> bool {
         self.last_poll.is_some_and(|(_, status)| status.is_some())
     }
 

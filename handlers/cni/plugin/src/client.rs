@@ -43,7 +43,7 @@ fn exchange(mut stream: impl Read + Write, path: &str, body: &[u8]) -> io::Resul
     read(&answer).ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the answer is incomplete"))
 }
 
-/// Reads an answer that ends with the connection. The server states its length, as it knows each body.
+/// Parses the bytes of an HTTP response; `None` if they are malformed, or the body has not the length that `Content-Length` states.
 fn read(answer: &[u8]) -> Option<DaemonAnswer> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;

@@ -11,7 +11,7 @@ use crate::message::{CniRequest, DEFAULT_SOCKET, MAX_MESSAGE, ValidAttachments};
 use crate::version::{VERSIONS, Version};
 use crate::{result, vif};
 
-/// The time limit of a command, longer than the daemon waits for the VIF and for its activation.
+/// The time limit of each read and write on the connection to the daemon, longer than the daemon waits for the VIF and its activation.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// Runs the command that the environment names. `variable` returns a variable of the environment, `input` is the configuration. Returns
@@ -72,7 +72,7 @@ struct PluginCall<'a, V> {
 }
 
 impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
-    /// ADD: has the daemon bind the pod. Returns the result in the form of the specification, merged into the previous one.
+    /// Executes `ADD`: has the daemon bind the pod. Returns the CNI result, merged into that of the earlier plugins in the chain.
     fn add(&self) -> Result<String, CniError> {
         let request = self.request("ADD", true)?;
         let answer = self.send("/addNetwork", &request)?;
@@ -86,12 +86,12 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         Ok(result::merge(self.version, previous, ours).to_string())
     }
 
-    /// DEL: has the daemon unbind the pod. Success if nothing is bound.
+    /// Executes `DEL`: has the daemon unbind the pod. Succeeds if nothing is bound.
     fn delete(&self) -> Result<String, CniError> {
         self.send("/delNetwork", &self.request("DEL", false)?).map(|_| String::new())
     }
 
-    /// CHECK: has the daemon check what is bound. Fails before that if the previous result lacks the interface.
+    /// Executes `CHECK`: has the daemon check the interfaces of the pod. Fails before that if `prevResult` does not contain the interface.
     fn check(&self) -> Result<String, CniError> {
         let request = self.request("CHECK", true)?;
         let Some(previous) = self.configuration.get("prevResult").filter(|result| result.is_object()) else {
@@ -114,7 +114,7 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         self.send("/checkNetwork", &request).map(|_| String::new())
     }
 
-    /// GC: has the daemon unbind all attachments that the runtime does not list as valid.
+    /// Executes `GC`: has the daemon unbind all pods whose interfaces the runtime does not list as valid.
     fn collect(&self) -> Result<String, CniError> {
         let valid: ValidAttachments =
             serde_json::from_value(self.configuration.clone()).map_err(|error| {
@@ -126,7 +126,7 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
         self.post("/gc", &body).map(|_| String::new())
     }
 
-    /// Reads the variables of a command for one interface.
+    /// Returns the request of a command for one interface, from the variables of the environment. Fails if a required one is not set.
     fn request(&self, command: &str, needs_netns: bool) -> Result<CniRequest, CniError> {
         let value = |name: &str| (self.variable)(name).unwrap_or_default();
         let required = |name: &str| {

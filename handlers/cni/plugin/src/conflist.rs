@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::version::VERSIONS;
 
-/// The name of the file. A runtime uses the first file in the order of the alphabet, and Kuryr's is `10-kuryr.conflist`.
+/// The file name of the configuration list. A runtime uses the first file in alphabetical order, and Kuryr's is `10-kuryr.conflist`.
 pub const FILE: &str = "05-staffetta.conflist";
-/// The name of the plugin's file.
+/// The file name of the plugin's program, by which a configuration list names the plugin.
 pub const PLUGIN: &str = "staffetta-cni";
 
 /// The reference plugins that get a capability, and its name: the runtime passes host ports and rates to no other plugin.
@@ -38,8 +38,8 @@ fn chained_plugin(name: &str) -> Value {
     }
 }
 
-/// Writes a file so that no reader ever sees a part of it: a temporary file in the same folder takes its place. Nothing is written if
-/// the file has that content already.
+/// Replaces a file atomically, by renaming a temporary file in the same folder, and sets its mode. If the file has that content
+/// already, only the mode is set.
 pub fn install(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if fs::read(path).is_ok_and(|existing| existing == content) {
         return fs::set_permissions(path, Permissions::from_mode(mode));
@@ -53,7 +53,7 @@ pub fn install(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
-/// Returns the path of a hidden file beside `path`, whose name does not end like that of a configuration.
+/// Returns the path of a hidden temporary file beside `path`. Its extension `.tmp` is none that a container runtime reads.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The codes of the specification that staffetta uses, and those of Kuryr for its own failures.
+/// The error codes of the CNI specification that staffetta uses, and Kuryr's code for every other failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// The version of the configuration is not supported.
@@ -43,7 +43,7 @@ impl CniError {
         Self { code: code as u32, msg: message.into(), details: String::new() }
     }
 
-    /// Sets the details.
+    /// Sets the details, which a runtime may show after the message.
     #[must_use]
     pub fn details(mut self, details: impl Into<String>) -> Self {
         self.details = details.into();

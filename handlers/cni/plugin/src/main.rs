@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// Installs the plugin, and the configuration list if a folder for it is named.
+/// Executes `staffetta-cni install`: copies this program to a folder, and writes the configuration list if a folder for it is named.
 fn install_from(arguments: &[String]) -> Result<(), String> {
     let (mut bin, mut conf, mut daemon) = (None, None, DEFAULT_SOCKET.to_owned());
     let [first, rest @ ..] = arguments else { return Err(USAGE.to_owned()) };

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::version::Version;
 
-/// Adds the result of the plugins before this one in the chain, so that the next plugin gets both. Indexes of interfaces move with
-/// their interfaces.
+/// Merges `result` into `previous`, the result of the plugins before this one in the chain, so that the next plugin gets both. The
+/// indexes of interfaces in `result` are shifted by the number of previous interfaces.
 pub fn merge(version: Version, previous: Option<&Value>, mut result: Value) -> Value {
     result["cniVersion"] = version.name().into();
     let Some(previous) = previous else { return result };

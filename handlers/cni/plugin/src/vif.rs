@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::version::Version;
 
-/// The key of an object's fields in its envelope.
+/// The key of the fields in the JSON of an `os_vif` object.
 const DATA: &str = "versioned_object.data";
 
 /// Converts the default VIF of a pod in `os_vif`'s form to the result of ADD in the CNI `version` (CNI specification, "ADD Success"); `None`
@@ -55,7 +55,7 @@ pub(crate) fn result(version: Version, vif: &Value, interface: &str, netns: &str
         "dns": { "nameservers": nameservers } }))
 }
 
-/// Returns the fields of the objects of a list.
+/// Returns the fields of each object in `list`, a list object of `os_vif`.
 fn objects(list: &Value) -> impl Iterator<Item = &Value> {
     list[DATA]["objects"].as_array().into_iter().flatten().map(|object| &object[DATA])
 }

@@ -34,7 +34,7 @@ pub(super) fn are_of(bound: &[VifAttachment], target: &PodTarget, pod: &PodEntry
 }
 
 impl CniDaemon {
-    /// Binds the VIFs of the pod `uid`. Repeating it changes nothing; for another sandbox of the pod, the earlier one is unbound first.
+    /// Binds the VIFs of the pod `uid`. Idempotent: keeps what is bound as required, and else unbinds what is bound to the pod first.
     pub(super) async fn bind(
         self: &Arc<Self>,
         target: &PodTarget,

@@ -20,9 +20,9 @@ use crate::event::Identity;
 ///
 /// [`Async`](crate::Async) creates a context for each message. A wrapper that is used without queues gets [`Context::detached`].
 pub struct Context<'q> {
-    /// The state that the queue of the message sees too.
+    /// The state of the message, which its queue shares.
     pub(super) current: Arc<Current>,
-    /// The queues of the message; `None` if the message is in no queue.
+    /// The shared state of the handler's queues; `None` if the message is in no queue.
     pub(super) queues: Option<&'q SharedQueueState>,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Current {
     progress: Mutex<Progress>,
     /// The time at which the message began to wait for its handler.
     queued_since: Instant,
-    /// Set once the handler has been invoked.
+    /// `true` once the handler has been invoked for the message.
     invoked: AtomicBool,
     /// Notified when a newer message makes the retries of this one pointless.
     pub(super) superseded: Notify,
-    /// `true` if another message of the same object is in the queue after a failure.
+    /// `true` if another message of the same object has failed and waits in the queue.
     others_fail: bool,
 }
 
@@ -55,19 +55,19 @@ pub(super) struct Progress {
 }
 
 thread_local! {
-    /// Set while a message is polled for the first time within the call that delivered it.
+    /// `true` while a handler is polled for the first time within the call that delivered the message.
     pub(super) static POLLING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The state that all queues of one handler share, independent of the type of the messages.
 pub(super) struct SharedQueueState {
-    /// The receiver of the measurements.
+    /// The metrics of the handler's queues.
     pub(super) metrics: Arc<dyn QueueMetrics>,
     /// The number of busy queues. A queue is not busy if all its messages failed and only wait for the time of their next attempt.
     pub(super) busy: AtomicUsize,
     /// Notified when `busy` falls, for a drain that waits until the queues are idle.
     pub(super) less_busy: Notify,
-    /// Ends the retries, and the delays of requeued messages.
+    /// Cancelled when the program stops or the term ends: ends the retries, and the delays of requeued messages.
     pub(super) shutdown: CancellationToken,
     /// The messages that wait after a transient failure, to be woken when the outage is over.
     pub(super) outage: Outage,
@@ -94,7 +94,7 @@ impl SharedQueueState {
         is_due
     }
 
-    /// Decrements the number of busy queues. Returns `true` if it is now zero.
+    /// Decrements the number of busy queues, and wakes a drain that waits for that. Returns `true` if the number is now zero.
     pub(super) fn remove_busy(&self) -> bool {
         let last = self.busy.fetch_sub(1, SeqCst) == 1;
         self.less_busy.notify_waiters();
@@ -227,8 +227,8 @@ impl Context<'_> {
         self.queues.map(|queues| &*queues.metrics)
     }
 
-    /// Waits until the next attempt. Returns `false` if there is no next attempt, because a queued message supersedes this one or the
-    /// program stops.
+    /// Waits for the back-off delay `wait`, or less if an outage ends or is probed. Returns `false` if there is no next attempt, because a
+    /// queued message supersedes this one or the program stops.
     pub(super) async fn sleep(&self, wait: Duration) -> bool {
         let now = Instant::now();
         let at = deadline(now, wait);

@@ -7,8 +7,8 @@ use super::context::Context;
 use crate::event::Message;
 use crate::failure::HandlerError;
 
-/// Passes each message to the handlers that are registered for its [route](Message::route) and whose predicate accepts it. Each of
-/// these handlers gets the message once, in the order in which the handlers were added.
+/// A dispatcher that passes each message to the handlers that are registered for its [route](Message::route) and whose predicate accepts
+/// it. Each of these handlers gets the message once, in the order in which the handlers were added.
 pub struct Dispatcher<E, H> {
     routes: Vec<(TypeId, Predicate<E>, H)>,
 }

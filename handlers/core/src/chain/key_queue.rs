@@ -1,4 +1,6 @@
-//! The messages of one ordering key, and the rules by which a newer message replaces an older one. This module has no tasks and no I/O.
+//! The messages of one ordering key, and the rules by which newer messages make older ones obsolete. A newer message can *replace* an
+//! older one in the queue, which is then not handled; *supersede* it, so that its retries end; or *take over* from one that failed, and be
+//! handled in its place. This module has no tasks and no I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,8 +23,8 @@ pub struct QueuePolicy {
     /// anyway, and [`Async::overflowed`](crate::Async::overflowed) counts the replaced ones.
     pub depth: usize,
     /// `true` if all newer messages with the same ordering key end the retries of an older message, because the handler reconciles everything
-    /// that belongs to the key together; `false` if only those about the same object do. A trigger supersedes only triggers of its type,
-    /// and a deletion only messages of its own object.
+    /// that belongs to the key together; `false` if only those about the same object do. A trigger supersedes only triggers of its type
+    /// and object, and a deletion only messages of its own object.
     pub superseded_by_key: bool,
 }
 
@@ -61,7 +63,7 @@ impl<E: Message + Clone> QueueEntry<E> {
     }
 
     /// Takes over the failures and the waiting time of `older`, which this message replaces.
-    fn replace(&mut self, older: &mut Self) {
+    fn absorb(&mut self, older: &mut Self) {
         self.inherit(older.retry.take());
         if !older.failed() {
             self.since = self.since.min(older.since);
@@ -102,7 +104,9 @@ impl<E: Message + Clone> KeyQueue<E> {
     pub(super) fn push(&mut self, event: E, since: Instant, policy: &QueuePolicy) -> usize {
         let mut message = QueueEntry { event, phase: Phase::Queued, since, retry: None };
         // An object that failed is handled at once when it changes.
-        self.replace(&mut message, |newer, older| older.failed() && takes_over(newer, &older.event, policy));
+        self.absorb_into(&mut message, |newer, older| {
+            older.failed() && takes_over(newer, &older.event, policy)
+        });
         if policy.superseded_by_key && message.event.change() == Change::Deleted {
             // What failed may work without the deleted object.
             let failed = self.waiting.iter_mut().filter(|older| older.failed());
@@ -117,12 +121,12 @@ impl<E: Message + Clone> KeyQueue<E> {
                     modified && replaces(&message.event, &older.event)
                 });
                 if let Some(mut older) = last.and_then(|last| self.waiting.remove(last)) {
-                    message.replace(&mut older);
+                    message.absorb(&mut older);
                 }
             }
             Change::Added | Change::Modified => {}
             // Garbage collection may report a deletion again, so the last one is enough even without coalescing.
-            Change::Deleted => self.replace(&mut message, |newer, older| {
+            Change::Deleted => self.absorb_into(&mut message, |newer, older| {
                 let coalesce = full || policy.coalesce || older.event.change() == Change::Deleted;
                 coalesce && replaces(newer, &older.event)
             }),
@@ -134,8 +138,8 @@ impl<E: Message + Clone> KeyQueue<E> {
         overflowed
     }
 
-    /// Removes the waiting messages of the object of `event`, which the handler declines, and ends the retries of its current message.
-    /// Messages of other types stay, and so do those of an object whose deletion was requested.
+    /// Removes the waiting messages of the object of `event`, which the handler declines, and ends the retries of that object's current
+    /// message. Messages of other types stay, and so do those of an object whose deletion was requested.
     pub(super) fn decline(&mut self, event: &E) {
         let is_outdated =
             |older: &E| (older.uid(), older.route()) == (event.uid(), event.route()) && !older.finalizing();
@@ -153,7 +157,7 @@ impl<E: Message + Clone> KeyQueue<E> {
     /// Removes the next message from the waiting ones and makes it the current one. A failed message whose time has come goes first,
     /// then the oldest message that was not handled yet.
     pub(super) fn pop(&mut self, policy: &QueuePolicy) -> Option<CurrentMessage<E>> {
-        // Nothing else is waiting behind most messages.
+        // Most queues are empty here.
         self.waiting.front()?;
         let due = self.due().filter(|due| *due <= Instant::now());
         let next = self.waiting.iter().position(|message| match due {
@@ -168,7 +172,7 @@ impl<E: Message + Clone> KeyQueue<E> {
         Some(running)
     }
 
-    /// Returns the earliest time at which a failed message is handled again.
+    /// Returns the earliest time at which a failed message is handled again; `None` if no message has failed.
     fn due(&self) -> Option<Instant> {
         let times = self.waiting.iter().filter_map(|message| match message.phase {
             Phase::Failed { at } => Some(at),
@@ -207,7 +211,6 @@ impl<E: Message + Clone> KeyQueue<E> {
             let mut progress = current.progress();
             (progress.retry.take(), progress.again, progress.declined)
         };
-        // A message that was superseded is handled again only if the superseding one has been cancelled in the meantime.
         let Some(delay) = again else {
             let Some(retry) = retry else { return false };
             if let Some(failing) = self.failing(event.uid()).filter(|_| retry.reported_on.is_some()) {
@@ -221,6 +224,7 @@ impl<E: Message + Clone> KeyQueue<E> {
         if let Some(newer) = self.queued().find(|newer| takes_over(&newer.event, &event, policy)) {
             newer.inherit(retry);
         } else if !declined {
+            // Also for a superseded message, if the newer one was removed in the meantime.
             let since = Instant::now();
             let phase = Phase::Failed { at: deadline(since, delay) };
             self.waiting.push_back(QueueEntry { event, phase, since, retry });
@@ -261,11 +265,11 @@ impl<E: Message + Clone> KeyQueue<E> {
     }
 
     /// Removes all waiting messages for which `condition` returns `true`, and lets `message` take over their failures.
-    fn replace(&mut self, message: &mut QueueEntry<E>, condition: impl Fn(&E, &QueueEntry<E>) -> bool) {
+    fn absorb_into(&mut self, message: &mut QueueEntry<E>, condition: impl Fn(&E, &QueueEntry<E>) -> bool) {
         self.waiting.retain_mut(|older| {
             let replaced = condition(&message.event, older);
             if replaced {
-                message.replace(older);
+                message.absorb(older);
             }
             !replaced
         });

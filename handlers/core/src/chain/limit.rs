@@ -10,8 +10,9 @@ use super::context::Context;
 use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
-/// Runs at most a fixed number of invocations concurrently; the others wait in order of arrival. Each group of messages
-/// has its own limit. The messages of one namespace without a group share half of the permits, but at least one.
+/// A wrapper that runs at most a fixed number of invocations of its handler concurrently. Each group of messages has its
+/// own limit. The messages of one namespace without a group share half of the permits, but at least one. Others wait, within a group or
+/// namespace in order of arrival.
 ///
 /// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {
@@ -20,7 +21,7 @@ pub struct Limit<H, E> {
     permits: usize,
     /// The permits for messages without a group.
     ungrouped: Semaphore,
-    /// Assigns each message to a group.
+    /// The function that returns the group of a message, or `None`.
     group: GroupBy<E>,
     /// The permits of each group and each namespace with a running or waiting invocation.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,
@@ -30,7 +31,7 @@ pub struct Limit<H, E> {
 pub(super) type GroupBy<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
 
 impl<H, E> Limit<H, E> {
-    /// Creates the wrapper that [`EventHandler::limit`] describes.
+    /// Creates a wrapper with `permits` permits (at least one) for the messages without a group together, and as many for each group.
     pub(super) fn new(inner: H, permits: usize, group: GroupBy<E>) -> Self {
         let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
         Self { inner, permits, ungrouped: Semaphore::new(permits), group, groups: DashMap::new() }

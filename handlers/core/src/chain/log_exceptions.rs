@@ -9,12 +9,12 @@ use super::context::Context;
 use crate::event::Message;
 use crate::failure::{HandlerError, panic_as_error};
 
-/// Reports every failure of the inner handler, including panics, to a [`Report`], and also the first success after failures. It always
-/// returns `Ok`.
+/// A wrapper that reports every failure of its handler, including panics, to a [`Report`], and also the first success after failures. It
+/// always returns `Ok`.
 pub struct LogExceptions<H, E> {
     /// The wrapper or handler whose failures are reported.
     pub(super) inner: H,
-    /// The receiver of failures and recoveries.
+    /// The report that gets the failures, and the first success after failures.
     pub(super) report: Arc<dyn Report<E>>,
 }
 
@@ -30,7 +30,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
     }
 }
 
-/// Receives every failure, and decides when an object that failed is handled again.
+/// A reporter of the failures of a handler, which also decides when an object that failed is handled again.
 pub trait Report<E: Message>: Send + Sync + 'static {
     /// Reports that `event` failed with `error` and is not retried any more. Call [`Context::requeue_after`] to have the object handled
     /// again later.

@@ -40,8 +40,8 @@ use crate::backoff::BackoffPolicy;
 use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
-/// Handles messages. Handlers implement this trait, and so do the wrappers around a handler. The provided methods add a wrapper; call
-/// the one for the innermost wrapper first:
+/// A handler of messages, or a wrapper (middleware) around one. The provided methods add a wrapper; call the one for the innermost wrapper
+/// first:
 ///
 /// ```
 /// use std::sync::Arc;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backoff::random_delay;
 
-/// The time between two attempts of the probe, by which the end of an outage is noticed.
+/// The time after which one of the waiting messages is tried early, as a probe that shows if the outage is over.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The time over which the attempts of the woken messages are spread.

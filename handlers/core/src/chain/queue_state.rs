@@ -56,8 +56,7 @@ pub enum Phase {
     },
 }
 
-/// Receives the measurements of the queues of one handler. The methods are called for every message, so they must be cheap and must not
-/// block.
+/// The metrics of the queues of one handler. The methods are called for every message, so they must be cheap and must not block.
 pub trait QueueMetrics: Send + Sync + 'static {
     /// Counts a message that was added to the queues.
     fn added(&self);

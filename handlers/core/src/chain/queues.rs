@@ -23,14 +23,14 @@ use super::queue_state::{QueueEntry, QueueMetrics};
 use crate::event::{KeyHasher, Message, OrderingKey};
 use crate::failure::{HandlerError, causes, panic_as_error};
 
-/// Passes the messages of each ordering key to the handler one after the other, in order of arrival. Messages of different keys are
-/// handled concurrently.
+/// A wrapper with a queue for each ordering key: it passes the messages of a key to the handler one after the other, in order of arrival.
+/// Messages of different keys are handled concurrently.
 ///
 /// Adding a message never waits. A queue exists only while it holds a message that is queued, running or requeued after a failure. Use
 /// this type within a tokio runtime. When the last clone is dropped, running invocations finish, and nothing more is handled.
 pub struct Async<E: Message, H> {
     queues: Arc<Queues<E, H>>,
-    /// Stops the queues when the last clone is dropped.
+    /// The guard that stops the queues when the last clone is dropped.
     stop: Arc<DropGuard>,
 }
 
@@ -40,15 +40,15 @@ struct Queues<E: Message, H> {
     key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
     policy: QueuePolicy,
     by_key: DashMap<OrderingKey, KeyQueue<E>, BuildHasherDefault<KeyHasher>>,
-    /// `false` while messages are held; see [`Async::closed`].
+    /// `false` while messages are held and not handled; see [`Async::closed`].
     open: AtomicBool,
-    /// Ends everything except running invocations.
+    /// Cancelled to end everything except running invocations. Its child `shutdown` in `shared` ends only retries and delays.
     stop: CancellationToken,
     /// The largest number of busy queues since the memory of the map was last released.
     peak: AtomicUsize,
     /// The number of messages that were replaced because their queue was full although coalescing is off.
     overflowed: AtomicU64,
-    /// The messages of the queues that ended without success because the program stops.
+    /// The messages that were not handled successfully when the queues shut down, from queues that were removed since.
     unhandled: Mutex<Vec<QueueEntry<E>>>,
     shared: SharedQueueState,
 }
@@ -273,12 +273,12 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     /// Ends the current message of a key, and returns the next one. If there are only failed messages, it waits for the time of the
     /// earliest one. Removes the queue and returns `None` if no message is left, or after a stop.
     async fn next(&self, key: OrderingKey) -> Option<CurrentMessage<E>> {
-        let mut is_over = false;
+        let mut attempt_due = false;
         loop {
             let (due, outage, arrival) = {
                 let Entry::Occupied(mut entry) = self.by_key.entry(key) else { return None };
                 let queue = entry.get_mut();
-                if is_over {
+                if attempt_due {
                     queue.retry_now();
                 }
                 if queue.end(&self.policy) {
@@ -300,11 +300,11 @@ impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
             };
             // Boxed, because the future of every message would have room for it.
             let is_due = Box::pin(self.shared.wait_until(due, outage, &arrival)).await;
-            is_over = is_due && outage.is_some();
+            attempt_due = is_due && outage.is_some();
         }
     }
 
-    /// Locks the messages that were not handled before the end.
+    /// Locks the list of messages that were not handled successfully when the queues shut down.
     fn unhandled(&self) -> MutexGuard<'_, Vec<QueueEntry<E>>> {
         self.unhandled.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@ use crate::backoff::BackoffPolicy;
 use crate::event::Message;
 use crate::failure::HandlerError;
 
-/// Repeats an invocation that fails with a transient error, with exponential back-off.
+/// A wrapper that repeats an invocation of its handler that fails with a transient error, with exponential back-off.
 ///
 /// Work that is only [pending](crate::Failure::pending) is repeated in the same way, but reported only as its
 /// [`Pending`](crate::Pending) specifies. While the work waits in the queue of an external system, the time limit does not start. The
@@ -20,7 +20,7 @@ pub struct Retry<H, E> {
     pub(super) inner: H,
     /// The delays between the attempts, and their time limit.
     pub(super) policy: BackoffPolicy,
-    /// The receiver of failures that are followed by another attempt, if any.
+    /// The report that gets the failures that are followed by another attempt; `None` if nothing gets them.
     pub(super) report: Option<Arc<dyn Report<E>>>,
 }
 

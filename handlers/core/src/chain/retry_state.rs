@@ -47,7 +47,7 @@ pub(super) struct RetryState {
     pub(super) last_error: Option<LastError>,
     /// The last error that only reported [unfinished work](Failure::pending).
     pub(super) pending: Option<LastError>,
-    /// `true` if that is the most recent error.
+    /// `true` if the most recent error is the one in `pending`, and not the one in `last_error`.
     pub(super) is_pending: bool,
     /// The time at which unfinished work was last reported as a failure.
     pending_reported: Option<Instant>,
@@ -62,7 +62,7 @@ pub(super) struct RetryState {
 }
 
 impl RetryState {
-    /// Records a failed attempt.
+    /// Records an attempt that failed with `error`.
     pub(super) fn failed(&mut self, error: &dyn Failure) {
         LastError::record(&mut self.last_error, error);
         self.is_pending = false;
@@ -102,7 +102,7 @@ impl RetryState {
         if self.is_pending { self.pending.as_ref() } else { self.last_error.as_ref() }
     }
 
-    /// Ends the series of retries, because the object is requeued.
+    /// Ends the series of retries and counts a failure, because the object is requeued.
     pub(super) fn requeued(&mut self) {
         (self.backoff, self.failures) = (None, self.failures + 1);
     }

@@ -13,8 +13,8 @@ use super::retry_state::deadline;
 use crate::event::Message;
 use crate::failure::{HandlerError, TimedOut};
 
-/// Interrupts an invocation that exceeds a time limit, and records the time of each invocation. The error is [`TimedOut`], which is
-/// transient.
+/// A wrapper that interrupts an invocation of its handler at a time limit, and records the time of each invocation. The error is
+/// [`TimedOut`], which is transient.
 ///
 /// Put this wrapper inside [`Limit`](crate::Limit), so that the time until a permit is free does not count.
 pub struct Timeout<H> {
@@ -38,7 +38,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
     }
 }
 
-/// Measures the time of an invocation until it is dropped, including after a panic.
+/// A timer of one invocation. It adds the time to the metrics when it is dropped, including after a panic.
 struct Invocation<'c> {
     began: Instant,
     context: &'c Context<'c>,

@@ -19,7 +19,7 @@ pub enum AnyEvent {
     Object(Change, Arc<dyn Object>),
     /// The deletion of an object whose last state is not known, because the deletion happened while the watch was interrupted.
     Missed(Arc<Identity>),
-    /// A request to reconcile an object that does not come from a watch.
+    /// A request to reconcile an object. It does not come from a watch.
     Trigger(Arc<dyn Trigger>),
 }
 

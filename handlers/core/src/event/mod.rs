@@ -41,7 +41,7 @@ pub enum Tombstone<K> {
 }
 
 impl<K: Object> Event<K> {
-    /// Returns the object; `None` for a deletion whose last state was missed.
+    /// Returns the object; `None` for a deletion during an interruption of the watch, of which only the identity is known.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Added(object) | Self::Modified(object) | Self::Deleted(Tombstone::Last(object)) => {

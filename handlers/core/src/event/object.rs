@@ -66,7 +66,7 @@ pub struct Identity {
     pub name: String,
     /// The UID of the object.
     pub uid: String,
-    /// The last known resourceVersion; `None` if no state of the object is known, or if its deletion was missed.
+    /// The last known resourceVersion; `None` if no state of the object is known, or if the watch missed its deletion.
     pub resource_version: Option<String>,
 }
 

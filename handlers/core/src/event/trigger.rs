@@ -1,11 +1,11 @@
-//! Triggers: requests to reconcile an object that do not come from a watch.
+//! Triggers: requests, not from a watch of Kubernetes, to reconcile an object.
 
 use std::any::Any;
 
 use super::object::Identity;
 
-/// A request to reconcile an object that does not come from a watch, for example because a device reported a change, drift was
-/// detected, or a deadline passed.
+/// A request, not from a watch of Kubernetes, to reconcile an object: for example because a device reported a change, drift was detected,
+/// or a deadline passed.
 ///
 /// A trigger carries no state: the handler reads the current state itself. Therefore a newer trigger can replace an older one of the
 /// same type. A trigger travels as an [`AnyEvent`](crate::AnyEvent) through the same chain as the events of objects, from a

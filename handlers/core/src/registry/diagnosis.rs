@@ -10,7 +10,7 @@ use crate::failure::HandlerError;
 pub struct Check {
     /// The name of the handler, the driver or the external system, under which the findings are shown.
     pub name: String,
-    /// The function that runs the check. An error counts as a failed check.
+    /// The function that runs the check and returns its findings. An error counts as a failed check.
     pub run: RunCheck,
 }
 

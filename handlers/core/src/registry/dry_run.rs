@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::ObjectRef;
 
-/// Records the calls that a driver would make in a real run. A dry run makes none of these calls. Clones add to the same plan.
+/// A record of the calls that drivers would make in a real run. A dry run makes none of these calls. Clones add to the same plan.
 ///
 /// Each call is recorded for the handler that is running, and for the object that this handler is processing, unless
 /// [`add_for`](Self::add_for) names another object. A driver that records from a task of its own must name the object.
@@ -23,7 +23,7 @@ use crate::event::ObjectRef;
 #[derive(Clone)]
 pub struct DryRunPlan(Arc<RecordFn>);
 
-/// Receives each call, with the object that the driver named, if any.
+/// The type of a function that receives each call, with the object that the driver named, if any.
 type RecordFn = dyn Fn(Option<ObjectRef<'_>>, PlannedCall) + Send + Sync;
 
 /// One call that a driver would make in a real run.
@@ -40,7 +40,7 @@ pub struct PlannedCall {
 }
 
 impl PlannedCall {
-    /// Makes a call of the driver trait `by`, without arguments.
+    /// Makes a call of the driver trait `by` with the action `what`, without arguments.
     pub fn new(by: impl Into<Arc<str>>, what: impl Into<String>) -> Self {
         Self { by: by.into(), what: what.into(), with: Vec::new(), last: false }
     }

@@ -1,7 +1,7 @@
 //! The answer of a handler to an event: it takes the event, or it does not, with the reason.
 
-/// States that a handler or a filter takes an event, or the reason why it does not. `staffetta explain` shows the reason, which
-/// continues `it does not take the object: ` with a clause such as `it has no node yet`.
+/// The answer of a handler or a filter to an event: it takes the event, or does not, for a reason. `staffetta explain` shows the reason,
+/// which continues `it does not take the object: ` with a clause such as `it has no node yet`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// The event is taken.
@@ -15,7 +15,7 @@ pub enum Interest {
 }
 
 impl Interest {
-    /// Returns `Declined` with `reason` if there is one.
+    /// Returns `Declined` with `reason` if there is one, otherwise `Taken`.
     pub fn unless(reason: Option<&'static str>) -> Self {
         reason.map_or(Self::Taken, Self::Declined)
     }
@@ -25,12 +25,12 @@ impl Interest {
         matches!(self, Self::Taken | Self::Limited(_))
     }
 
-    /// Returns `true` if nothing is left to do for the object.
+    /// Returns `true` if the event is declined: nothing is left to do for the object.
     pub fn is_declined(self) -> bool {
         matches!(self, Self::Declined(_))
     }
 
-    /// Returns the reason why the event is not taken, or why something is not done.
+    /// Returns the reason why the event is not taken, or why something is not done; `None` for `Taken`.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Self::Taken => None,
@@ -38,7 +38,7 @@ impl Interest {
         }
     }
 
-    /// Returns the answer of both, of which each can decline or defer the event. `other` is asked unless `self` declines it.
+    /// Returns the stricter of two answers, in the order taken, limited, deferred, declined. `other` is not called if `self` is declined.
     #[must_use]
     pub fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {

@@ -1,6 +1,6 @@
 //! The registry, where all handlers, drivers and configuration sections are added by name.
 //!
-//! The modules define the traits and types for registering a handler.
+//! The submodules define the traits that a handler implements, and the types by which it is registered and built.
 
 mod diagnosis;
 mod dry_run;
@@ -35,7 +35,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// All handlers, drivers and configuration sections that the program knows.
+/// The registry of all handlers, drivers and configuration sections that the program knows, by name.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -100,7 +100,7 @@ pub struct DriverTrait {
     recorder: Option<DriverRecorder>,
 }
 
-/// Wraps a driver in another one that records changes in the plan instead of making them.
+/// The type of a function that wraps a driver in another one, which records changes in the plan instead of making them.
 type DriverRecorder = Box<dyn Fn(AnyDriver, &DryRunPlan) -> AnyDriver + Send + Sync>;
 
 /// An `Arc<dyn Trait>` of a driver, whose type is erased.
@@ -139,11 +139,11 @@ impl DriverTrait {
 pub struct Section {
     /// The name, as in `[name]`.
     pub name: String,
-    /// Returns the JSON schema of the struct. The descriptions in the schema become the comments of the sample file.
+    /// The function that returns the JSON schema of the struct. The descriptions in the schema become the comments of the sample file.
     pub schema: fn() -> Schema,
-    /// Returns the default of each option, as a JSON object.
+    /// The function that returns the default of each option, as a JSON object.
     pub defaults: fn() -> Value,
-    /// Checks options by deserializing them as the struct. A missing option gets its default.
+    /// The function that checks options by deserializing them as the struct. A missing option gets its default.
     pub check: fn(Value) -> Result<(), SectionError>,
 }
 

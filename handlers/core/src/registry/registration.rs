@@ -35,7 +35,7 @@ use crate::failure::{HandlerError, Panicked};
 /// ```
 pub struct Registration<H = ()> {
     handler: Arc<H>,
-    /// At most one for each type of event.
+    /// The handlers of events and triggers: at most one for each Rust type of object or trigger.
     routes: Vec<HandlerRoute>,
     /// `true` if all newer messages with the same ordering key end the retries of an older one; see
     /// [`QueuePolicy::superseded_by_key`](crate::QueuePolicy::superseded_by_key).
@@ -186,7 +186,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self.routes.iter().filter_map(|route| route.kind.as_ref())
     }
 
-    /// Returns the handler of the events or triggers of one type.
+    /// Returns the handler of the events or triggers with the Rust type `type_id`; `None` if there is none.
     fn route(&self, type_id: TypeId) -> Option<&HandlerRoute> {
         self.routes.iter().find(|route| route.type_id == type_id)
     }

@@ -100,7 +100,8 @@ pub trait TriggerHandler<S: Trigger>: Send + Sync + 'static {
         OrderingKey::of(&*trigger.identity().uid)
     }
 
-    /// Returns the group of the trigger; see [`ResourceEventHandler::group`].
+    /// Returns the group of the trigger. Each group has permits of its own in [`Limit`](crate::Limit); triggers without a group share the
+    /// permits of the handler.
     fn group(&self, trigger: &S) -> Option<OrderingKey> {
         let _ = trigger;
         None

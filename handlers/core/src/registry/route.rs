@@ -1,4 +1,4 @@
-//! Handlers whose types are erased, as a registration holds them.
+//! Handlers whose Rust types are erased (trait objects), as a registration holds them.
 
 use std::any::TypeId;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
 use crate::event::{AnyEvent, Kind, Object, OrderingKey, Trigger};
 use crate::failure::HandlerError;
 
-/// The type of a function that returns whether a handler may get an event.
+/// The type of a function that returns whether a handler may get an event, or the reason why not.
 pub(super) type EventFilter = Arc<dyn Fn(&AnyEvent) -> Interest + Send + Sync>;
 
 /// The handler of all messages with the same [route](crate::Message::route).
@@ -23,18 +23,18 @@ pub(super) struct HandlerRoute {
     pub(super) kind: Option<Kind>,
     /// The handler, whose type is erased.
     pub(super) handler: Box<dyn RouteHandler>,
-    /// The filters of the events that the handler takes.
+    /// The filters that must accept an event, too, before the handler gets it.
     pub(super) filters: Vec<EventFilter>,
 }
 
 /// A handler of the events of one kind, or of the triggers of one type, whose types are erased. Its methods panic for an event of another
 /// type.
 pub(super) trait RouteHandler: Send + Sync {
-    /// Returns whether the handler takes the event.
+    /// Returns whether the handler takes the event, or the reason why not.
     fn wants(&self, event: &AnyEvent) -> Interest;
-    /// Returns the ordering key.
+    /// Returns the ordering key of the event: events with the same key are handled one after the other.
     fn key(&self, event: &AnyEvent) -> OrderingKey;
-    /// Returns the group of the event; `None` if it has none.
+    /// Returns the group of the event, which has its own concurrency limit; `None` if it has none.
     fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
     /// Calls the methods of the handler for the event.
     fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>>;
@@ -84,5 +84,5 @@ impl<S: Trigger, H: TriggerHandler<S>> RouteHandler for OfTrigger<S, H> {
     }
 }
 
-/// The reason why an event has the type of its route.
+/// The panic message for an event that does not have the type of its route, which would be a bug.
 const ROUTED: &str = "the route was found by the type of the event";

@@ -36,10 +36,10 @@ pub struct Setup {
     checks: Mutex<(Vec<Check>, Vec<Check>)>,
 }
 
-/// A driver among all drivers of the program.
+/// The names that identify a driver among all drivers of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverId {
-    /// The [alias](DriverTrait::alias) of its trait.
+    /// The [alias](DriverTrait::alias) of the driver's trait, such as `pod_vif`.
     #[serde(rename = "trait")]
     pub driver_trait: String,
     /// The name of the driver.
@@ -49,7 +49,7 @@ pub struct DriverId {
 /// The reason for which a handler or a driver could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// A dry run needs a driver trait that cannot record its changes.
+    /// A dry run needs drivers of a trait for which no recorder of changes is registered.
     #[error(
         "a dry run is not possible: the drivers of {driver_trait} (`{option}`) have no recorder; disable \
          the handler, or register the trait with `recorded` or `reads_only`"

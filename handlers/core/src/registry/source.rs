@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use crate::event::{AnyEvent, Trigger};
 use crate::failure::HandlerError;
 
-/// Watches an external system and sends a [`Trigger`] when something happens in that system. The source leaves it to the handlers of the
-/// trigger to reconcile the object.
+/// A source of triggers: watches an external system and sends a [`Trigger`] when something happens in that system. The source leaves it to
+/// the handlers of the trigger to reconcile the object.
 ///
 /// A source runs while its handler does: while this process is the leader, or all the time if the handler runs in every replica
 /// ([`HandlerEntry::in_every_replica`](crate::HandlerEntry::in_every_replica)). A source that ends or fails is started again,
@@ -76,7 +76,7 @@ pub trait Source: Send + Sync + 'static {
     }
 }
 
-/// Sends the triggers of a [`Source`]. Clones share the destination.
+/// The sender by which a [`Source`] sends its triggers to the handlers. Clones share the destination.
 #[derive(Clone)]
 pub struct TriggerSender(Arc<dyn Fn(AnyEvent) + Send + Sync>);
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::event::{WithMetadata, full_name};
 use crate::failure::{Failure, Pending};
 
-/// Writes annotations, finalizers and the status of objects of the built-in kind `K`. Custom resources are not supported: for a
+/// A writer of annotations, finalizers and the status of objects of the built-in kind `K`. Custom resources are not supported: for a
 /// strategic merge patch of a custom resource the server returns 415.
 ///
 /// After a write, events that are older than that write are [stale](Self::fresh), so that a handler never acts on a state that it
@@ -32,7 +32,7 @@ pub struct Writer<K> {
     client: Client,
     /// The last write of each object, by UID, until the watch event of that write arrives.
     echoes: DashMap<String, Echo>,
-    /// The time at which expired entries were last removed.
+    /// The time at which expired entries of `echoes` were last removed.
     cleaned: Mutex<Instant>,
     kind: PhantomData<fn(K)>,
 }
@@ -56,8 +56,8 @@ const METADATA: HeaderValue =
 
 /// The outcome of a write that did not fail.
 ///
-/// A conflict (409) is not among them but is an error that is [pending](Failure::pending): the event of the conflicting change usually
-/// supersedes the write within milliseconds.
+/// A conflict (409) is not among the outcomes but is an error that is [pending](Failure::pending): the event of the conflicting change
+/// usually supersedes the write within milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The object has the requested metadata or status.
@@ -67,8 +67,8 @@ pub enum Written {
     Gone,
 }
 
-/// The object is older than the last write of this process. The watch event of that write has not arrived yet; when it does, it
-/// supersedes the event at hand.
+/// The error that the object at hand is older than the last write of this process. The watch event of that write has not arrived yet; when
+/// it does, it supersedes the event at hand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the event of our last write has not arrived yet")]
 pub struct Stale;
@@ -87,7 +87,7 @@ impl Failure for Stale {
     }
 }
 
-/// A write failed: the API server rejected it or could not be reached.
+/// The error that a write failed: the API server rejected it or could not be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("write the {what} of {kind} {name}")]
 pub struct WriteError {
@@ -156,7 +156,7 @@ where
         newer
     }
 
-    /// Forgets the last write of a deleted object.
+    /// Forgets the last write of the deleted object with the UID `uid`, because no watch event of that write is needed any more.
     pub fn forget(&self, uid: &str) {
         self.echoes.remove(uid);
     }
@@ -223,7 +223,8 @@ where
         }
     }
 
-    /// Removes expired entries, at most once in [`ECHO_TIME`], so that the average cost per write is constant.
+    /// Forgets the writes whose watch event is no longer expected, at most once in [`ECHO_TIME`], so that the average cost per write is
+    /// constant.
     fn remove_expired(&self, now: Instant) {
         let is_expected = |at: Instant| now.saturating_duration_since(at) < ECHO_TIME;
         let mut cleaned = self.cleaned.lock().unwrap_or_else(PoisonError::into_inner);

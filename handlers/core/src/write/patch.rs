@@ -47,7 +47,8 @@ impl MetadataPatch {
         self
     }
 
-    /// Makes the server reject the patch with a conflict (409) if the object has changed: the patch carries the resourceVersion too.
+    /// Makes the patch carry the resourceVersion (optimistic locking): the server rejects it with a conflict (409) if the object has
+    /// changed.
     #[must_use]
     pub fn claim(mut self) -> Self {
         self.claim = true;

@@ -232,7 +232,7 @@ pub(super) fn write(state: &LbaasState) -> String {
     to_text(&Versioned(form))
 }
 
-/// Adds a listener, its pool and its members, sorted, to the lists of `form`.
+/// Adds a listener, its pool and the pool's members, sorted, to the flat lists of the annotation in `form`.
 fn add_listener(form: &mut StateForm, load_balancer: &LoadBalancer, listener: &Listener) {
     let name = load_balancer.listener_name(listener.at);
     form.listeners.push(Versioned(ListenerForm {

@@ -60,15 +60,15 @@ impl LbDrivers {
 /// set to the new state. If the reconciliation is interrupted, the next one continues from the recorded state, or reads the
 /// ownership marks if the record is `Unknown`.
 pub(super) struct Reconciliation<'a> {
-    /// The drivers that are called.
+    /// The drivers of load balancers and of public addresses.
     pub(super) drivers: &'a LbDrivers,
-    /// The in-memory records of all services.
+    /// The in-memory records of the load balancers of all services.
     pub(super) records: &'a LbRecords,
     /// The service that owns the load balancer.
     pub(super) owner: &'a Owner,
-    /// The desired state; `None` for a service that is to have no load balancer.
+    /// The desired load balancer and public address; `None` for a service that is to have no load balancer.
     pub(super) desired: Option<DesiredState>,
-    /// The state in the annotation of the service.
+    /// The load balancer and public address that the annotation of the service names.
     pub(super) annotated: LbaasState,
     /// The observed state of the load balancer and the public address.
     pub(super) state: LbaasState,
@@ -76,7 +76,7 @@ pub(super) struct Reconciliation<'a> {
     pub(super) unserved: Vec<(ListenerPort, DriverError)>,
     /// `true` once the current load balancer was observed or recorded as active.
     pub(super) was_active: bool,
-    /// `true` if the last plan had no steps.
+    /// `true` if the last plan had no steps, so that the observed state is the desired one.
     pub(super) is_complete: bool,
     /// `true` if the load balancer was found in the state ERROR, so that it is replaced.
     pub(super) is_replaced: bool,
@@ -89,7 +89,7 @@ enum Interruption {
     Pending(Duration, Option<DriverError>),
     /// The load balancer is in the state ERROR, so that another plan is needed.
     Broken,
-    /// A driver call failed.
+    /// A driver call of a step failed.
     Failed {
         /// `true` if the call concerned the load balancer, `false` if it concerned the public address.
         of_load_balancer: bool,
@@ -100,7 +100,7 @@ enum Interruption {
 
 impl Reconciliation<'_> {
     /// Notes that the current load balancer was observed as active, or is recorded as active in memory or in
-    /// the annotation, so that its failures are over.
+    /// the annotation, and resets its count of failures.
     pub(super) fn note_active(&mut self) {
         self.was_active = true;
         self.records.clear_failures(&self.owner.uid);
@@ -133,7 +133,7 @@ impl Reconciliation<'_> {
                     // A failed call for the address must not hide that the load balancer is broken.
                     if !of_load_balancer
                         && !error.ambiguous()
-                        && matches!(self.await_active().await, Err(Interruption::Broken))
+                        && matches!(self.check_active().await, Err(Interruption::Broken))
                     {
                         self.count_failure()?;
                         continue;
@@ -187,12 +187,12 @@ impl Reconciliation<'_> {
         Ok(state.merge_annotated(annotated))
     }
 
-    /// Executes the steps up to the first failure. If the driver refuses one listener, the other
-    /// listeners are still created or changed. If a pool cannot be changed or a listener released, a
-    /// public address is still released. Without steps, checks that the load balancer is active.
+    /// Executes the steps up to the first failure. If the driver refuses one listener, the other listeners
+    /// are still created or changed. If a pool cannot be changed or a listener released, a public address is
+    /// still released. Without steps, asks once if a pending load balancer is active now.
     async fn execute_all(&mut self, steps: Vec<LbStep>) -> Result<(), Interruption> {
         if steps.is_empty() {
-            return self.await_active().await;
+            return self.check_active().await;
         }
         let (mut interrupted, mut refused, mut is_unknown) = (None, None, false);
         for step in steps {
@@ -203,7 +203,7 @@ impl Reconciliation<'_> {
                 break;
             }
             if step.changes_load_balancer()
-                && let Err(interruption) = self.await_active().await
+                && let Err(interruption) = self.check_active().await
             {
                 interrupted = Some(interruption);
                 continue;
@@ -245,8 +245,9 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Checks once that the load balancer is active. Succeeds also if there is no load balancer.
-    async fn await_active(&mut self) -> Result<(), Interruption> {
+    /// Asks the driver once if a pending load balancer is active now. Succeeds without a call if the load balancer is not pending or does
+    /// not exist.
+    async fn check_active(&mut self) -> Result<(), Interruption> {
         let Some(load_balancer) = &self.state.load_balancer else { return Ok(()) };
         if load_balancer.status != ProvisioningStatus::Pending {
             return Ok(());
@@ -266,9 +267,9 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// Counts a failure of the load balancer. Returns an error for the second and each further
-    /// consecutive failure, so that the load balancer is then replaced by another attempt, not at
-    /// once. Does nothing if no load balancer is desired.
+    /// Counts a failure of the load balancer (state ERROR). Returns an error for the second and
+    /// each further consecutive failure, so that the load balancer is then replaced by another
+    /// attempt, not at once. Does nothing if no load balancer is desired.
     fn count_failure(&mut self) -> Result<(), LbError> {
         if self.desired.is_none() {
             return Ok(());
@@ -286,7 +287,7 @@ impl Reconciliation<'_> {
         self.record_state();
     }
 
-    /// Stores the observed state in the in-memory record, as [`LbRecord::Known`].
+    /// Stores the observed state as the service's in-memory record ([`LbRecord::Known`]).
     fn record_state(&self) {
         self.records.set(&self.owner.uid, LbRecord::Known(self.state.clone()));
     }
@@ -311,7 +312,7 @@ impl Reconciliation<'_> {
     }
 }
 
-/// Returns the error of the handler for a failed driver call.
+/// Returns the [`LbError`] for a failed driver call, which concerned the load balancer or else the public address.
 fn failed(of_load_balancer: bool, error: DriverError) -> Result<(), LbError> {
     if of_load_balancer {
         Ok(Err(error).step(LOAD_BALANCER_STEP)?)

@@ -22,7 +22,7 @@ use super::state::LbaasState;
 use super::{DRIFTED, LbHandler, has_finalizer};
 use crate::notices::Notices;
 
-/// A trigger that reconciles a service again.
+/// A trigger that reconciles the load balancer of a service again, without an event of the service.
 #[derive(Clone, Debug)]
 pub struct LbRecheck(Identity);
 
@@ -32,23 +32,23 @@ impl Trigger for LbRecheck {
     }
 }
 
-/// Compares the load balancers with the annotations that this process wrote on services, at an interval. One list of each kind of
-/// resource serves all services. Services with an in-memory record are being reconciled and are skipped.
+/// Detects drift: compares the load balancers with the annotations that this process wrote on services, at an interval. One list
+/// of each kind of resource serves all services. Services with an in-memory record are being reconciled and are skipped.
 pub(super) struct DriftDetector {
     /// The drivers that list the load balancers and public addresses.
     pub(super) drivers: LbDrivers,
     /// The index of all services, with their annotations.
     pub(super) services: Arc<ServiceIndex>,
-    /// The in-memory records, among them those of services that differ.
+    /// The in-memory records of load balancers. A service that differs gets the record [`LbRecord::Unknown`].
     pub(super) records: Arc<LbRecords>,
-    /// The Events about services that differ.
+    /// The recorder of the Events about services whose load balancer differs.
     pub(super) notices: Arc<Notices>,
-    /// The time between two comparisons.
+    /// The time between two comparisons of the load balancers with the annotations.
     pub(super) interval: Duration,
 }
 
 impl DriftDetector {
-    /// Returns the services whose load balancer or public address differs from their annotation.
+    /// Returns the services whose load balancer or public address differs from the state in the service's annotation.
     async fn drifted(&self) -> Result<Vec<Arc<Service>>, LbError> {
         // Read before the lists: a service that changes meanwhile may be missing from them.
         let annotated: Vec<_> =
@@ -60,8 +60,8 @@ impl DriftDetector {
         Ok(drifted.map(|(service, _)| service).collect())
     }
 
-    /// Returns the service and the state in its annotation. Returns `None` if this process did not
-    /// write the annotation, or if the service is being deleted or reconciled.
+    /// Returns `service` with the load balancer state in its annotation. Returns `None` if this
+    /// process did not write the annotation, or if the service is being deleted or reconciled.
     fn annotated(&self, service: Arc<Service>) -> Option<(Arc<Service>, LbaasState)> {
         let text = service.annotations().get(STATE_ANNOTATION)?;
         let at_rest = has_finalizer(&service)
@@ -72,7 +72,7 @@ impl DriftDetector {
         Some((service, state))
     }
 
-    /// Returns `true` if no event of the service has come meanwhile, and it has no in-memory record.
+    /// Returns `true` if no event has replaced `service` in the index meanwhile, and it has no in-memory record.
     fn is_unchanged(&self, service: &Arc<Service>) -> bool {
         let present = self.services.get(&ServiceKey::of(&service.metadata));
         !self.records.contains(&uid(service)) && present.is_some_and(|present| Arc::ptr_eq(&present, service))
@@ -83,7 +83,7 @@ fn uid(service: &Service) -> Uid {
     service.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Returns `true` if the `annotated` state is the one according to the ownership marks.
+/// Returns `true` if the `annotated` state is that of the resources with an ownership mark: `marked`, or `None` if there are none.
 fn is_marked(annotated: &LbaasState, marked: Option<&LbRecord>) -> bool {
     let marked = match marked {
         Some(LbRecord::Owned(state)) => state.clone(),
@@ -111,11 +111,11 @@ impl Source for DriftDetector {
     }
 }
 
-/// The source of a trigger for each service that lost endpoints to another service.
+/// A source that sends a trigger for each service that lost endpoints to another service.
 pub(super) struct MovedEndpoints {
-    /// The index that notices the moves.
+    /// The index that detects endpoints that move to another service.
     pub(super) endpoints: Arc<EndpointIndex>,
-    /// The index that knows the identities of the services.
+    /// The index of all services, which has the UIDs of the services for the triggers.
     pub(super) services: Arc<ServiceIndex>,
 }
 

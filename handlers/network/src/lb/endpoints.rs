@@ -32,7 +32,7 @@ impl ServiceKey {
         Self::new(meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default())
     }
 
-    /// Returns the key of the queue that the service shares with its endpoints.
+    /// Returns the key of the event queue that the service shares with its endpoints.
     pub(super) fn ordering(&self) -> OrderingKey {
         OrderingKey::of((&self.namespace, &self.name))
     }
@@ -41,11 +41,11 @@ impl ServiceKey {
 /// Endpoints of a service that have the same ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointSet {
-    /// The ports of each address.
+    /// The ports that each of the addresses serves.
     pub(super) ports: Vec<EndpointPort>,
-    /// The ready addresses.
+    /// The addresses of ready endpoints.
     pub(super) addresses: Vec<EndpointAddress>,
-    /// The terminating addresses that still serve.
+    /// The addresses of terminating endpoints that still serve.
     pub(super) terminating: Vec<EndpointAddress>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct EndpointPort {
     pub(super) name: String,
     /// The transport protocol of the port.
     pub(super) protocol: Protocol,
-    /// The number of the port at the pod.
+    /// The port number at the endpoint, which is usually a pod.
     pub(super) port: u16,
 }
 
@@ -75,7 +75,7 @@ pub(super) trait EndpointsKind: Resource<DynamicType = ()> + Send + Sync + 'stat
     /// Returns the service of the object, or `None` if the object belongs to no service.
     fn service(&self) -> Option<ServiceKey>;
 
-    /// Returns the endpoints in the object.
+    /// Returns the endpoints in the object, grouped by equal ports.
     fn endpoint_sets(&self) -> Vec<EndpointSet>;
 }
 
@@ -116,7 +116,7 @@ fn terminates_and_serves(endpoint: &Endpoint) -> bool {
     })
 }
 
-/// Each subset has its own ports. Only ready addresses count.
+/// Each subset of an `Endpoints` object has its own ports. Only its ready addresses count.
 impl EndpointsKind for Endpoints {
     fn service(&self) -> Option<ServiceKey> {
         Some(ServiceKey::of(&self.metadata))
@@ -137,7 +137,7 @@ impl EndpointsKind for Endpoints {
     }
 }
 
-/// Parses a port. The protocol defaults to TCP. Returns `None` if the port is invalid.
+/// Parses a port of an endpoint. The protocol defaults to TCP. Returns `None` if the port is invalid.
 fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Option<EndpointPort> {
     Some(EndpointPort {
         name: name.unwrap_or_default().to_owned(),
@@ -146,7 +146,7 @@ fn endpoint_port(name: Option<&str>, protocol: Option<&str>, port: i32) -> Optio
     })
 }
 
-/// Parses an address. Returns `None` if `text` is not an IP address, for example a host name.
+/// Parses the address of an endpoint. Returns `None` if `text` is not an IP address, for example a host name.
 fn endpoint_address(
     text: &str,
     target: Option<&ObjectReference>,

@@ -39,7 +39,7 @@ pub enum LbError {
     /// The load balancer is still processing its last change.
     #[error("the load balancer is still applying its last change")]
     Pending {
-        /// The delay before the next attempt.
+        /// The delay before the load balancer is reconciled again.
         after: Duration,
         /// The driver's error, if the driver refused a change.
         #[source]
@@ -50,7 +50,7 @@ pub enum LbError {
         "the load balancer is in the state ERROR after {times} consecutive creations; it is created again later"
     )]
     Broken {
-        /// The number of consecutive failures.
+        /// The number of consecutive failures of the load balancer.
         times: u32,
     },
     /// The public address could not be acquired, changed or released. A load balancer that must be replaced is not replaced yet.
@@ -61,9 +61,9 @@ pub enum LbError {
         "the driver was called {rounds} times and its results still differ from the requests; the last step was {step}"
     )]
     Inconsistent {
-        /// The number of plans that were executed.
+        /// The number of plans that were executed for the load balancer.
         rounds: u32,
-        /// The next step of the plan.
+        /// The next step of the last plan, in its `Debug` form.
         step: String,
     },
     /// The driver does not support the protocol of some listeners; all others are complete.
@@ -83,12 +83,12 @@ pub enum LbError {
     Service {
         /// The service of the endpoints, on which the error is reported.
         service: Box<Identity>,
-        /// The error of the reconciliation.
+        /// The error of the service's reconciliation.
         source: Box<Self>,
     },
 }
 
-/// Joins listeners for the error text: `TCP:80, UDP:53`.
+/// Formats listeners for an error text: `TCP:80, UDP:53`.
 fn list(listeners: &[ListenerPort]) -> String {
     listeners.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

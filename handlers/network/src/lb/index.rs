@@ -53,17 +53,17 @@ pub(super) struct EndpointIndex {
     /// The service of each slice or `Endpoints` object, by UID. An entry stays until the deletion
     /// of the object is handled.
     services: DashMap<String, ServiceKey>,
-    /// The endpoints in each object of a service, by UID.
+    /// The endpoints of each service: those in each of its slices or `Endpoints` objects, by the UID of the object.
     endpoints: DashMap<ServiceKey, HashMap<String, Arc<Vec<EndpointSet>>>>,
-    /// The services that lost an endpoints object to another service, until [`moved`](Self::moved)
-    /// returns them.
+    /// The services that lost an endpoints object to another service. The method
+    /// [`moved`](Self::moved) takes them.
     moved: Mutex<Vec<ServiceKey>>,
-    /// Wakes [`moved`](Self::moved) when `moved` gets an entry.
+    /// Wakes the method [`moved`](Self::moved) when an endpoints object has moved to another service.
     has_moved: Notify,
 }
 
 impl EndpointIndex {
-    /// Returns the endpoints of a service, in no particular order.
+    /// Returns the endpoints of a service: one list for each of its slices or `Endpoints` objects, in no particular order.
     pub(super) fn of(&self, service: &ServiceKey) -> Vec<Arc<Vec<EndpointSet>>> {
         self.endpoints.get(service).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
@@ -74,7 +74,7 @@ impl EndpointIndex {
         self.services.get(uid).map(|service| service.clone())
     }
 
-    /// Removes the entry of a deleted slice or `Endpoints` object, by its UID.
+    /// Removes the entry that names the service of a deleted slice or `Endpoints` object, by the object's UID.
     pub(super) fn forget(&self, uid: &str) {
         self.services.remove(uid);
     }

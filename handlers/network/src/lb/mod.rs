@@ -1,13 +1,13 @@
 //! The handler `lb`: creates a load balancer for every service with the annotation
 //! `openstack.org/kuryr-lbaas-spec`, and releases it when the service is deleted.
 //!
-//! A service, its slices and its `Endpoints` share one queue. An event of any of them reconciles
-//! the whole service. The annotation with the spec only requests the load balancer: its contents
-//! come from the service and from the drivers, because others may write the annotation. The module
-//! `desired` computes the desired state from the spec and the endpoints. `plan` computes the steps
-//! from the observed state to the desired one, and `apply` calls the drivers. Then `publish` writes
-//! the annotation and the finalizer in one patch, and the public address into the status once the
-//! load balancer is active.
+//! A service, its `EndpointSlice`s and its `Endpoints` share one queue. An event of any of them
+//! reconciles the whole service. The annotation with the spec only requests the load balancer: its
+//! contents come from the service and from the drivers, because others may write the annotation.
+//! The module `desired` computes the desired state from the spec and the endpoints. `plan` computes
+//! the steps from the observed state to the desired one, and `apply` calls the drivers. Then
+//! `publish` writes the annotation and the finalizer in one patch, and the public address into the
+//! status once the load balancer is active.
 
 mod annotation;
 mod apply;
@@ -78,7 +78,7 @@ pub struct LbHandler {
     selects: SelectService,
 }
 
-/// The type of a function that selects services.
+/// The type of a filter function that returns `true` for the services to manage.
 type SelectService = Box<dyn Fn(&Arc<Service>) -> bool + Send + Sync>;
 
 impl LbHandler {

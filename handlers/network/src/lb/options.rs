@@ -78,7 +78,7 @@ impl LoadBalancerOptions {
         })
     }
 
-    /// Returns the interval between two comparisons, or `None` if the comparison is disabled.
+    /// Returns the interval between two comparisons of load balancers with annotations, or `None` if they are disabled.
     pub(super) fn check_interval(&self) -> Option<Duration> {
         (self.check_interval_s > 0).then(|| Duration::from_secs(self.check_interval_s))
     }

@@ -13,7 +13,7 @@ use super::state::LbaasState;
 pub(super) enum LbStep {
     /// Disassociates the public address from the load balancer.
     DisassociatePublicIp,
-    /// Releases the public address.
+    /// Releases the public address of the service.
     ReleasePublicIp,
     /// Releases the load balancer with its listeners, pools and members.
     ReleaseLoadBalancer,
@@ -24,11 +24,11 @@ pub(super) enum LbStep {
         /// any other.
         adopt: Option<LoadBalancerId>,
     },
-    /// Creates, changes or releases one listener.
+    /// Creates, changes or releases one listener, with its pool, of an existing load balancer.
     ChangeListener(ListenerChange),
     /// Takes the public address from the pool, or finds the one that the user named.
     AcquirePublicIp {
-        /// The desired address.
+        /// The public address that the service requests.
         address: PublicAddress,
         /// The id of Kuryr's public address that gets the ownership mark; `None` for any other.
         adopt: Option<PublicIpId>,

@@ -72,8 +72,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Writes `public_ip` into the status of the service. If `public_ip` is `None`, the current
-    /// address is removed only if it is `previous`.
+    /// Writes `public_ip` into the status of the service. If `public_ip` is `None`, the address in
+    /// the status is removed, but only if it is `previous`.
     async fn write_status(
         &self,
         service: &Service,

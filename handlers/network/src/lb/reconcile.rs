@@ -27,7 +27,7 @@ impl LbHandler {
     pub(super) async fn reconcile(&self, key: &ServiceKey) -> Result<(), LbError> {
         // A deleted service is handled by its own event.
         let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
-        let present = present.filter(|service| kuryr::managed(&**service).is_none());
+        let present = present.filter(|service| kuryr::managed_notice(&**service).is_none());
         let present = present.filter(|service| self.is_managed(service) || (self.selects)(service));
         let Some(service) = present else { return Ok(()) };
         self.writer.fresh(&service).step(AWAIT_OWN_WRITE)?;

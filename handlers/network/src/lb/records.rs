@@ -18,11 +18,11 @@ pub(super) enum LbRecord {
     /// The value is the public address before the call. If a user provided it, it carries no
     /// ownership mark, and the annotation may not name it yet.
     Unknown(Option<PublicIp>),
-    /// The state according to the ownership marks, as of the last time when those of all services
-    /// were read, with a user-provided address that was associated. Other resources without an
-    /// ownership mark are missing.
+    /// The load balancer and the public address that carried the service's ownership mark when the
+    /// marks of all services were last read, and an associated user-provided address. Other
+    /// resources without an ownership mark are missing.
     Owned(LbaasState),
-    /// The full state, which the annotation does not show yet.
+    /// The full state of the load balancer and the public address, which the annotation does not show yet.
     Known(LbaasState),
 }
 
@@ -74,8 +74,8 @@ impl Marks {
     }
 }
 
-/// The in-memory records of all services. A service whose annotation shows the full state has no
-/// record.
+/// The in-memory records of the load balancers of all services. A service whose annotation shows
+/// the full state has no record.
 #[derive(Default)]
 pub(super) struct LbRecords {
     records: RecordMap<LbRecord>,
@@ -96,20 +96,20 @@ impl Deref for LbRecords {
 }
 
 impl LbRecords {
-    /// Counts a failure of the load balancer and returns the number of consecutive failures.
+    /// Counts a failure of the service's load balancer and returns the number of consecutive failures.
     pub(super) fn add_failure(&self, uid: &Uid) -> u32 {
         let mut failures = self.failures.entry(uid.clone()).or_default();
         *failures = failures.saturating_add(1);
         *failures
     }
 
-    /// Resets the number of failures of a load balancer that became active.
+    /// Resets the number of consecutive failures of the service's load balancer, which became active.
     pub(super) fn clear_failures(&self, uid: &Uid) {
         self.failures.remove(uid);
     }
 
-    /// Stores the hash of the annotation that this process wrote. `None` removes it, for an
-    /// annotation that was written without members because it would be too long.
+    /// Stores the hash of `text`, the annotation that this process wrote. `None` removes the hash,
+    /// for an annotation that was written without members because it would be too long.
     pub(super) fn set_written(&self, uid: &Uid, text: Option<&str>) {
         match text {
             Some(text) => drop(self.written.insert(uid.clone(), self.hasher.hash_one(text))),
@@ -117,8 +117,8 @@ impl LbRecords {
         }
     }
 
-    /// Returns `true` if this process wrote the annotation `text`. Everybody who may change the
-    /// service can write another annotation, which may name the resources of other services.
+    /// Returns `true` if `text` is the annotation that this process wrote last. Everybody who may
+    /// change the service can write another annotation, which may name the resources of other services.
     pub(super) fn has_written(&self, uid: &Uid, text: &str) -> bool {
         self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
     }
@@ -130,7 +130,7 @@ impl LbRecords {
         self.set_written(uid, None);
     }
 
-    /// Replaces all records by those that follow from the ownership marks.
+    /// Replaces all records by those that follow from `marks`, and forgets the annotations that were written.
     pub(super) fn recover(&self, marks: Marks) {
         self.written.clear();
         self.replace_all(marks.into_records());

@@ -13,7 +13,7 @@ use super::{LbError, LbHandler};
 use crate::owners::identities;
 use crate::step_error::StepContext;
 
-/// The page size for listing `Endpoints`.
+/// The number of objects in each page of the list of `Endpoints`.
 const PAGE: u32 = 500;
 
 impl LbHandler {

@@ -7,7 +7,7 @@ use staffetta_driver::{Allocation, LoadBalancer, PortId, ProvisioningStatus, Pub
 /// The observed load balancer and public address of one service: Kuryr's `LBaaSState`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LbaasState {
-    /// The load balancer; `None` if it does not exist.
+    /// The load balancer of the service; `None` if it does not exist.
     pub(super) load_balancer: Option<LoadBalancer>,
     /// The public address; `None` if the service has none.
     pub(super) public_ip: Option<PublicIp>,
@@ -31,22 +31,22 @@ impl LbaasState {
             && pooled.is_none_or(|ip| marked.public_ip.as_ref().is_some_and(|found| found.id == ip.id))
     }
 
-    /// Returns the public address if it is associated with the load balancer.
+    /// Returns the public address if it is associated with the load balancer, and `None` otherwise.
     pub(super) fn reachable(&self) -> Option<&PublicIp> {
         let port = &self.load_balancer.as_ref()?.port;
         self.public_ip.as_ref().filter(|public_ip| public_ip.port.as_ref() == Some(port))
     }
 
-    /// Adds the address among `unmarked`, by port, that is associated with the load balancer. Does
-    /// nothing if the state has an address.
+    /// Sets the public address to that in `unmarked`, by port, which is associated with the load
+    /// balancer. Does nothing if the state has a public address already.
     pub(super) fn add_user_ip(&mut self, unmarked: &HashMap<PortId, PublicIp>) {
         let port = self.load_balancer.as_ref().map(|load_balancer| &load_balancer.port);
         self.public_ip = self.public_ip.take().or_else(|| unmarked.get(port?).cloned());
     }
 
-    /// Completes the state according to the ownership marks by that in the annotation. Adds the
-    /// resources that Kuryr created, which carry no ownership mark. Removes a user-provided address
-    /// that the annotation does not name: another user associated it.
+    /// Completes this state, which the ownership marks show, by `annotated`, the state in the
+    /// annotation. Adds the resources that Kuryr created, which carry no ownership mark. Removes a
+    /// user-provided address that the annotation does not name: another user associated it.
     pub(super) fn merge_annotated(mut self, annotated: LbaasState) -> Self {
         let identify = |public_ip: &PublicIp| (public_ip.id.clone(), public_ip.ip, public_ip.allocation);
         let named = annotated.public_ip.as_ref().map(identify);
@@ -69,7 +69,7 @@ impl LbaasState {
         self.load_balancer.as_ref().is_some_and(broken)
     }
 
-    /// Returns `true` if the public address was provided by the user.
+    /// Returns `true` if there is a public address and the user provided it, so that it is not from the pool.
     pub(super) fn has_user_ip(&self) -> bool {
         self.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)
     }
@@ -104,12 +104,12 @@ impl LbaasState {
         }
     }
 
-    /// Returns the status of the load balancer, or `None` if there is no load balancer.
+    /// Returns the provisioning status of the load balancer, or `None` if there is no load balancer.
     pub(super) fn status(&self) -> Option<ProvisioningStatus> {
         self.load_balancer.as_ref().map(|load_balancer| load_balancer.status)
     }
 
-    /// Sets the status of the load balancer. Does nothing if there is no load balancer.
+    /// Sets the provisioning status of the load balancer. Does nothing if there is no load balancer.
     pub(super) fn set_status(&mut self, status: ProvisioningStatus) {
         if let Some(load_balancer) = &mut self.load_balancer {
             load_balancer.status = status;

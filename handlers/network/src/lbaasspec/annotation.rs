@@ -32,7 +32,7 @@ pub struct LbaasServiceSpec {
     pub security_groups_ids: Vec<SecurityGroupId>,
     /// The subnet of the cluster IP.
     pub subnet_id: SubnetId,
-    /// The type of the service.
+    /// The type of the service, which decides if the load balancer gets a public address.
     #[serde(rename = "type")]
     pub service_type: ServiceType,
 }
@@ -58,7 +58,7 @@ pub struct LbaasPortSpec {
     /// without a name.
     #[serde(default)]
     pub name: Option<String>,
-    /// The port number at the cluster IP.
+    /// The port number of the service at its cluster IP.
     pub port: u16,
     /// The transport protocol of the port.
     pub protocol: Protocol,
@@ -77,7 +77,7 @@ impl LbaasServiceSpec {
         text.map(|text| Self::read(text)).transpose()
     }
 
-    /// Parses the value of the annotation. Returns an error if `text` is malformed.
+    /// Parses the value of the annotation `openstack.org/kuryr-lbaas-spec`. Returns an error if `text` is malformed.
     pub fn read(text: &str) -> Result<Self, AnnotationError> {
         let Versioned(mut spec) = read::<Versioned<Self>>(SPEC_ANNOTATION, text)?;
         spec.security_groups_ids.sort();
@@ -85,7 +85,7 @@ impl LbaasServiceSpec {
         Ok(spec)
     }
 
-    /// Formats the value of the annotation: JSON in one line with sorted keys.
+    /// Formats the value of the annotation `openstack.org/kuryr-lbaas-spec`: JSON in one line with sorted keys.
     pub fn to_text(&self) -> String {
         to_text(&Versioned(self.clone()))
     }

@@ -15,9 +15,9 @@ pub enum LbaasSpecError {
     Field {
         /// The path of the field, such as `spec.clusterIP`, or the key of the annotation.
         field: &'static str,
-        /// The value found, shortened to 60 characters.
+        /// The invalid value, shortened to 60 characters.
         found: String,
-        /// The kind of value expected.
+        /// The kind of value that is expected, in words, such as "an IP address".
         expected: &'static str,
     },
     /// A driver or a write failed, or the current annotation is malformed.

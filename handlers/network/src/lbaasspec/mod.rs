@@ -118,7 +118,7 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
         match no_load_balancer_reason(service) {
             Some(_) if service.annotations().contains_key(SPEC_ANNOTATION) => Interest::Taken,
             Some(reason) => Interest::Declined(reason),
-            None if kuryr::managed(&**service).is_some() => Interest::Limited(
+            None if kuryr::managed_notice(&**service).is_some() => Interest::Limited(
                 "Kuryr manages it by a custom resource, and it is left alone until `staffetta migrate kuryr` takes it over",
             ),
             None if service.spec.as_ref().is_some_and(has_foreign_class) => Interest::Limited(
@@ -129,7 +129,7 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
     }
 
     async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbaasSpecError> {
-        if let Some(text) = kuryr::managed(&**service) {
+        if let Some(text) = kuryr::managed_notice(&**service) {
             self.notices.set_condition(Identity::of_object(&**service), kuryr::MANAGED, Some(text));
             return Ok(());
         }

@@ -19,7 +19,7 @@ const QUOTED: usize = 60;
 /// The fields of a service that its load balancer depends on, parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServiceFields {
-    /// The first cluster IP.
+    /// The first cluster IP of the service.
     pub(super) ip: IpAddr,
     /// The requested public address; `None` if there is none, or if the type is not `LoadBalancer`.
     pub(super) lb_ip: Option<IpAddr>,

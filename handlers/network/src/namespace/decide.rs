@@ -22,18 +22,18 @@ pub(super) enum NetworkRecord {
     Released,
 }
 
-/// The next action for a namespace.
+/// The next action for a namespace and its network.
 #[derive(Debug, PartialEq)]
 pub(super) enum NamespaceAction {
-    /// The desired state is reached.
+    /// Do nothing: the namespace is being deleted, and it is not empty yet or there is nothing left to release.
     Nothing,
-    /// Delete the in-memory record: it is no longer needed, because the annotation names the
-    /// network.
+    /// Delete the in-memory record, if there is one: it is not needed, because the annotation names
+    /// the network.
     DropRecord,
     /// Write the network into the annotation. Create the network first, or find the existing one, if
     /// it is `None`.
     Publish(Option<NamespaceNetwork>),
-    /// Release the network, and then remove the finalizer.
+    /// Release the network of the namespace, and then remove the finalizer of this handler.
     Release,
     /// Remove the finalizer of this handler, because no network is left.
     RemoveFinalizer,

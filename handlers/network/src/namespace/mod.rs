@@ -29,7 +29,7 @@ use crate::step_error::{AWAIT_OWN_WRITE, StepContext, StepError};
 /// The finalizer that delays the deletion of a namespace until its network is released.
 pub const FINALIZER: &str = "staffetta.dev/namespace";
 
-/// The name of the step in which the annotation or the finalizer is written, for error messages.
+/// The name of the step in which the namespace's annotation or finalizer is written, for error messages.
 const WRITE: &str = "record the network on the namespace";
 
 /// The drivers of the handler `namespace`.
@@ -60,7 +60,7 @@ impl NamespaceHandler {
         Registration::new(self).on::<Namespace>().garbage_collector()
     }
 
-    /// Chooses and executes the next action for a namespace.
+    /// Chooses and executes the next action for a namespace: creates, publishes or releases its network.
     async fn reconcile(&self, namespace: &Namespace) -> Result<(), StepError> {
         let owner = Owner::of(&namespace.metadata);
         let action = decide(namespace, self.records.get(&owner.uid).as_ref());
@@ -85,7 +85,7 @@ impl NamespaceHandler {
         }
     }
 
-    /// Removes the finalizer of this handler from the namespace, whose network is released.
+    /// Removes the finalizer of this handler from the namespace. The network must have been released before.
     async fn remove_finalizer(&self, namespace: &Namespace) -> Result<(), StepError> {
         let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
         self.writer.metadata(namespace, &patch).await.map(drop).step(WRITE)
@@ -105,8 +105,8 @@ impl NamespaceHandler {
     }
 
     /// Writes the annotation and the finalizer. The in-memory record stays until an event shows
-    /// both. If the namespace is being deleted, or the API server permanently refuses the write,
-    /// the network is released.
+    /// both. If the namespace was or is being deleted, or the API server permanently refuses the
+    /// write, the network is released.
     async fn publish(
         &self,
         namespace: &Namespace,

@@ -40,7 +40,7 @@ const VIFS: &Classes = &[
 /// The classes of the variants of [`PortProfile`](staffetta_driver::PortProfile).
 const PROFILES: &Classes = &[("open_vswitch", "VIFPortProfileOpenVSwitch", "1.4")];
 
-/// The fields of an object in JSON, by name.
+/// The fields of an object of `os_vif` in JSON, by name.
 type Fields = Map<String, Value>;
 /// The result of a conversion, whose error is a text for the person who wrote the annotation.
 type Result<T> = std::result::Result<T, Error>;
@@ -191,19 +191,19 @@ fn read_network(value: Value) -> Result<(Fields, Vec<Fields>)> {
     })
 }
 
-/// Sets missing flags to `false`.
+/// Sets those of the boolean fields `flags` that are missing to `false`.
 fn set_defaults(fields: &mut Fields, flags: [&str; 2]) {
     for flag in flags {
         fields.entry(flag).or_insert(false.into());
     }
 }
 
-/// Removes and returns a field. Returns an error if the field is missing.
+/// Removes `field` from `fields` and returns its value. Returns an error if the field is missing.
 fn take(fields: &mut Fields, field: &'static str) -> Result<Value> {
     fields.remove(field).ok_or_else(|| Error::missing_field(field))
 }
 
-/// Converts the fields of a subnet of `os_vif` to those of the driver's type.
+/// Converts the fields of a subnet of `os_vif` to those of `SubnetAddresses` in JSON.
 fn read_subnet(mut fields: Fields) -> Result<Fields> {
     let routes = read_list(fields.remove("routes"), "Route", |route| Ok(Value::from(route)))?;
     let ips = read_list(fields.remove("ips"), "FixedIP", |mut ip| take(&mut ip, "address"))?;

@@ -31,19 +31,19 @@ pub struct PodState {
 }
 
 impl PodState {
-    /// Creates the state of a pod that has only one VIF.
+    /// Creates the value for a pod that has only the default VIF.
     pub fn new(default_vif: Vif) -> Self {
         Self { default_vif, additional_vifs: BTreeMap::new() }
     }
 
-    /// Parses the value of the annotation. The format of Kuryr's Queens release, a VIF outside of a
-    /// `PodState`, is accepted, too. Returns an error if `text` is malformed or lists more than 16
-    /// additional VIFs.
+    /// Parses the value of the annotation `openstack.org/kuryr-vif`. The format of Kuryr's Queens
+    /// release, a VIF outside of a `PodState`, is accepted, too. Returns an error if `text` is
+    /// malformed or lists more than 16 additional VIFs.
     pub fn read(text: &str) -> Result<Self, AnnotationError> {
         annotation::read(KURYR_VIF, text)
     }
 
-    /// Formats the value of the annotation: JSON in one line with sorted keys.
+    /// Formats the value of the annotation `openstack.org/kuryr-vif`: JSON in one line with sorted keys.
     pub fn write(&self) -> String {
         to_text_of(self.value())
     }
@@ -55,17 +55,17 @@ impl PodState {
         to_text_of(overlay::overlay(overlay::as_pod_state(old), &known.value(), self.value()))
     }
 
-    /// Returns all VIFs, the default VIF first.
+    /// Returns all VIFs of the pod, the default VIF first.
     pub fn vifs(&self) -> impl Iterator<Item = &Vif> {
         std::iter::once(&self.default_vif).chain(self.additional_vifs.values())
     }
 
-    /// Returns mutable references to all VIFs, the default VIF first.
+    /// Returns mutable references to all VIFs of the pod, the default VIF first.
     pub fn vifs_mut(&mut self) -> impl Iterator<Item = &mut Vif> {
         std::iter::once(&mut self.default_vif).chain(self.additional_vifs.values_mut())
     }
 
-    /// Returns the value of the annotation as JSON.
+    /// Returns the value of the annotation `openstack.org/kuryr-vif` as JSON.
     fn value(&self) -> Value {
         format::write_state(self).expect("keys are strings and no number is without a JSON form")
     }

@@ -15,31 +15,31 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// A driver failed.
+    /// A driver call, for example to create a security group, failed.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// Groups that no policy needs any more are still assigned to VIFs. The value is the number of
-    /// groups.
+    /// Security groups that no policy needs any more are still assigned to VIFs, so that they
+    /// cannot be deleted. The value is their number.
     #[error("{0} security groups are no longer needed, but ports still use them")]
     InUse(usize),
-    /// A group of a pod does not exist yet, or does not have its rules yet.
+    /// A security group that a pod must have does not exist yet, or does not have its rules yet.
     #[error(transparent)]
     NotReady(#[from] GroupNotReady),
-    /// A group that a rule refers to does not exist.
+    /// A security group that a rule refers to as its remote group does not exist.
     #[error("a security group that the rules refer to does not exist")]
     PeersMissing,
 }
 
 impl PolicyError {
-    /// Returns `true` if the driver reported a missing or conflicting resource, so that the stored
-    /// state of the groups may be outdated.
+    /// Returns `true` if the driver reported a missing or conflicting resource, so that the
+    /// in-memory state of the security groups may be outdated.
     pub(super) fn is_stale(&self) -> bool {
         matches!(self, Self::Step(error) if matches!(error.driver_reason(), Some(Reason::NotFound | Reason::Conflict)))
     }
 }
 
 impl Failure for PolicyError {
-    /// Returns `true` also for a missing resource, because the next attempt creates it.
+    /// Returns `true` if another attempt may succeed, also if a resource is missing, because the next attempt creates it.
     fn transient(&self) -> bool {
         match self {
             Self::Step(error) => error.transient() || error.driver_reason() == Some(Reason::NotFound),

@@ -17,7 +17,7 @@ use crate::step_error::StepContext;
 
 /// A security group that is no longer needed and could not be deleted.
 pub(super) struct RemainingGroup {
-    /// The id of the group.
+    /// The id of the security group.
     pub(super) id: SecurityGroupId,
     /// The policy that the group was created for; `None` for a group that exists regardless of
     /// policies.
@@ -27,29 +27,29 @@ pub(super) struct RemainingGroup {
 }
 
 impl RemainingGroup {
-    /// Returns `true` if the group is assigned to a VIF.
+    /// Returns `true` if the deletion failed because the group is still assigned to a VIF.
     pub(super) fn is_in_use(&self) -> bool {
         matches!(&self.error, PolicyError::Step(error) if error.driver_reason() == Some(Reason::Conflict))
     }
 }
 
-/// The observed security groups of this cluster. Each group has a lock, so that two tasks never
-/// change it concurrently.
+/// The store of the observed security groups of this cluster, which also creates, changes and
+/// deletes them. Each group has a lock, so that two tasks never change it concurrently.
 pub(super) struct GroupStore {
     driver: Arc<dyn NetworkPolicyDriver>,
     index: Arc<PolicyIndex>,
-    /// The observed state of each group, by name.
+    /// The observed state of each security group, by name.
     groups: DashMap<GroupName, Arc<Mutex<GroupState>>>,
-    /// The ids of the groups that exist, for rules that refer to them.
+    /// The ids of the existing security groups by name, for rules that refer to a group.
     ids: DashMap<GroupName, SecurityGroupId>,
-    /// The last list of all groups. It is shared by all groups whose state is unknown.
+    /// The last list of all security groups. One list serves all groups whose state is unknown.
     listing: Mutex<GroupListing>,
 }
 
 /// The observed state of a security group.
 #[derive(Default)]
 struct GroupState {
-    /// The group as last observed; `None` if it does not exist.
+    /// The security group as last observed; `None` if it does not exist.
     existing: Option<SecurityGroup>,
     /// `true` while the outcome of a driver call is unknown, so that the group must be listed
     /// again.
@@ -67,7 +67,7 @@ struct GroupListing {
 }
 
 impl GroupStore {
-    /// Creates an empty store of the groups that `index` requires and `driver` manages.
+    /// Creates an empty store of the security groups that `index` requires and `driver` manages.
     pub(super) fn new(driver: Arc<dyn NetworkPolicyDriver>, index: Arc<PolicyIndex>) -> Self {
         let (groups, ids, listing) = (DashMap::new(), DashMap::new(), Mutex::default());
         Self { driver, index, groups, ids, listing }
@@ -109,8 +109,8 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Deletes all groups that are no longer needed. A failure does not keep the other groups from
-    /// being deleted. Returns the groups that could not be deleted.
+    /// Deletes all security groups that are no longer needed. A failure does not keep the other
+    /// groups from being deleted. Returns the groups that could not be deleted.
     pub(super) async fn prune(&self) -> Vec<RemainingGroup> {
         let mut remaining = Vec::new();
         for name in self.unneeded() {
@@ -135,7 +135,7 @@ impl GroupStore {
         remaining
     }
 
-    /// Deletes a group that is no longer needed. Does nothing if the group does not exist.
+    /// Deletes a security group that is no longer needed. Does nothing if the group does not exist.
     async fn delete(&self, state: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
         self.refresh_if_dirty(state, name).await?;
         let Some(id) = state.existing.as_ref().map(|group| group.id.clone()) else { return Ok(()) };
@@ -147,8 +147,8 @@ impl GroupStore {
         Ok(())
     }
 
-    /// Lists all groups and stores their state. Returns `true` if the stored state of any group has
-    /// changed.
+    /// Lists all security groups of the cluster and stores their state. Returns `true` if the id or
+    /// the rules of any group differ from the stored ones.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
         let listing = self.list_since(self.index.next_tick()).await?;
         for name in listing.groups.keys() {
@@ -177,25 +177,25 @@ impl GroupStore {
         owners
     }
 
-    /// Returns the stored state of a group behind its lock. Adds an empty state if there is none.
+    /// Returns the stored state of a security group behind its lock. Adds an empty state if there is none.
     fn entry(&self, name: &GroupName) -> Arc<Mutex<GroupState>> {
         Arc::clone(&self.groups.entry(name.clone()).or_default())
     }
 
-    /// Returns the names of all groups that policies need, and of the groups that exist regardless
-    /// of policies.
+    /// Returns the names of all security groups that policies need, and of those that exist
+    /// regardless of policies.
     fn needed(&self) -> BTreeSet<GroupName> {
         let common = self.index.common_groups().into_iter().map(|group| group.name);
         self.index.group_names().into_iter().chain(common).collect()
     }
 
-    /// Returns the names of the stored groups that are no longer needed.
+    /// Returns the names of the stored security groups that no policy needs, without those that exist regardless of policies.
     fn unneeded(&self) -> Vec<GroupName> {
         let needed = self.needed();
         self.groups.iter().map(|entry| entry.key().clone()).filter(|name| !needed.contains(name)).collect()
     }
 
-    /// Creates the group if it does not exist, and returns it.
+    /// Returns the security group with this name, and creates it first if it does not exist.
     async fn ensure(
         &self,
         state: &mut GroupState,
@@ -217,13 +217,13 @@ impl GroupStore {
         Ok(group)
     }
 
-    /// Marks the state of a group as unknown before a call of the driver: if the call is interrupted, the
-    /// next attempt lists the groups.
+    /// Marks the state of a security group as unknown before a call of the driver: if the call is
+    /// interrupted, the next attempt lists the groups.
     fn mark_dirty(&self, state: &mut GroupState) {
         (state.is_dirty, state.tick) = (true, self.index.next_tick());
     }
 
-    /// Stores a group as it was observed at the logical time `tick`; `None` if it does not exist.
+    /// Stores a security group as it was observed at the logical time `tick`; `existing` is `None` if it does not exist.
     fn store(&self, state: &mut GroupState, name: &GroupName, existing: Option<SecurityGroup>, tick: u64) {
         match &existing {
             Some(group) => drop(self.ids.insert(name.clone(), group.id.clone())),

@@ -53,8 +53,8 @@ pub(crate) const INCOMPLETE: &str = "PolicyIncomplete";
 pub struct PolicyDrivers {
     /// The driver that manages security groups and assigns them to VIFs.
     pub policy: Arc<dyn NetworkPolicyDriver>,
-    /// The VIF pool. It is notified of changed security groups, because it may reuse a VIF for
-    /// another pod.
+    /// The VIF pool. It is notified of the security groups that a VIF gets, because it may reuse
+    /// the VIF for another pod.
     pub pool: Arc<dyn VifPoolDriver>,
 }
 
@@ -116,13 +116,13 @@ impl PolicyHandler {
         result
     }
 
-    /// Reconciles the three groups that exist regardless of policies.
+    /// Reconciles the three security groups that exist regardless of policies: all ingress, all egress, and `nodes`.
     async fn reconcile_common(&self) -> Result<(), PolicyError> {
         self.reconcile_groups(self.index.common_groups()).await
     }
 
-    /// Reconciles the groups of a policy, records an Event if the policy has problems, and deletes
-    /// groups that are no longer needed.
+    /// Reconciles the security groups of a policy, records an Event if the policy has problems, and
+    /// deletes security groups that are no longer needed.
     async fn reconcile_policy(&self, identity: &Identity) -> Result<(), PolicyError> {
         let uid: Uid = identity.uid.as_str().into();
         let common = self.reconcile_common().await;
@@ -145,8 +145,8 @@ impl PolicyHandler {
         result
     }
 
-    /// Deletes groups that are no longer needed. Those of `policy` that VIFs without a pod still have
-    /// are removed from these VIFs first. Returns an error only if a group of `policy` remains: the
+    /// Deletes security groups that are no longer needed. Those of `policy` that VIFs without a pod still
+    /// have are removed from these VIFs first. Returns an error only if a group of `policy` remains: the
     /// groups of other policies are deleted with the events of those policies or by garbage collection.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
         self.index.apply_changes().await;
@@ -170,8 +170,8 @@ impl PolicyHandler {
         if count > 0 { removed.and(Err(PolicyError::InUse(count))) } else { Ok(()) }
     }
 
-    /// Lists the groups if the error in `result` shows that another program may have deleted one.
-    /// If the list shows a change, all pods and policies are reconciled again.
+    /// Lists the security groups again if the error in `result` shows that another program may have
+    /// deleted one. If the list shows a change, all pods and policies are reconciled again.
     async fn refresh_after(&self, result: &Result<(), PolicyError>) -> Result<(), PolicyError> {
         if result.as_ref().err().is_some_and(PolicyError::is_stale) && self.groups.refresh().await? {
             self.groups_changed().await?;
@@ -179,8 +179,8 @@ impl PolicyHandler {
         Ok(())
     }
 
-    /// Handles a change of groups by another program: marks all pods and policies as changed, and
-    /// reconciles the groups that exist regardless of policies, because they have no events.
+    /// Handles a change of security groups by another program: marks all pods and policies as changed,
+    /// and reconciles the groups that exist regardless of policies, because they have no events.
     async fn groups_changed(&self) -> Result<(), PolicyError> {
         self.index.mark_all_changed();
         self.reconcile_common().await

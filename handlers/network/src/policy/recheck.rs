@@ -1,5 +1,5 @@
-//! Triggers for pods and policies whose security groups changed although the objects themselves did
-//! not.
+//! Triggers for pods and policies whose security groups must be reconciled although the objects
+//! themselves did not change.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Trigger for PolicyRecheck {
     }
 }
 
-/// A source that sends a trigger for each pod and policy that the index reports as changed.
+/// A source that sends a trigger for each pod and policy that the index marks as changed, so that its security groups are reconciled.
 pub(super) struct IndexSource(pub(super) Arc<PolicyIndex>);
 
 #[async_trait]

@@ -16,7 +16,7 @@ use crate::vif::VifClaims;
 /// The name of the step that lists the groups of all VIFs, for error messages.
 const LIST_STEP: &str = "list the security groups of the VIFs";
 
-/// The security groups that are assigned to VIFs.
+/// The store of the security groups of all VIFs, which also assigns the groups of pods to their VIFs.
 pub(super) struct VifGroups {
     drivers: PolicyDrivers,
     index: Arc<PolicyIndex>,
@@ -24,30 +24,30 @@ pub(super) struct VifGroups {
     claims: Arc<VifClaims>,
     /// The security groups of each VIF, published or not, as last observed.
     assigned: DashMap<VifId, AssignedGroups>,
-    /// The last list of the groups of all VIFs. It is locked during a list.
+    /// The result of the last list of the groups of all VIFs. It is locked while they are listed.
     listed: Mutex<LastList>,
 }
 
-/// The result of the last list of the groups of all VIFs, for the calls that began before it.
+/// The result of the last list of the security groups of all VIFs. Calls that began before the list share it.
 #[derive(Default)]
 struct LastList {
     /// The logical time, from `PolicyIndex::next_tick`, at which the list began or, if it failed, ended.
     tick: u64,
-    /// The error; `None` if the list succeeded.
+    /// The error of the list; `None` if it succeeded.
     error: Option<DriverError>,
 }
 
 /// The security groups of a VIF, as last observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AssignedGroups {
-    /// The ids of the groups; `None` while the outcome of a driver call is unknown.
+    /// The ids of the security groups; `None` while the outcome of a driver call is unknown.
     groups: Option<Vec<SecurityGroupId>>,
-    /// The logical time of the observation, from `PolicyIndex::next_tick`.
+    /// The logical time at which the groups were observed, from `PolicyIndex::next_tick`.
     tick: u64,
 }
 
 impl VifGroups {
-    /// Creates the store of the assignments, at first empty.
+    /// Creates the store of the security groups of VIFs, at first empty.
     pub(super) fn new(drivers: PolicyDrivers, claims: Arc<VifClaims>, index: Arc<PolicyIndex>) -> Self {
         Self { drivers, index, claims, assigned: DashMap::new(), listed: Mutex::default() }
     }
@@ -68,8 +68,8 @@ impl VifGroups {
         Ok(())
     }
 
-    /// Replaces the groups of a VIF and stores the result. A VIF that no longer exists is not an
-    /// error.
+    /// Replaces the security groups of a VIF through the driver, and stores the result. A VIF that
+    /// no longer exists is not an error.
     async fn assign(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), StepError> {
         // Recorded before the call: if it is interrupted, the next attempt repeats it.
         self.record(vif, None);
@@ -82,9 +82,9 @@ impl VifGroups {
         Ok(())
     }
 
-    /// Lists the groups of all VIFs and stores them. Returns `true` if the list differs from the
-    /// stored groups of a VIF that a pod publishes. Concurrent calls share a list or its error; only one
-    /// of them returns its differences.
+    /// Lists the security groups of all VIFs and stores them. Returns `true` if the list differs from
+    /// the stored groups of a VIF that a pod publishes. Concurrent calls share a list or its error; only
+    /// one of them returns its differences.
     pub(super) async fn refresh(&self) -> Result<bool, PolicyError> {
         let called = self.index.next_tick();
         let mut last = self.listed.lock().await;
@@ -118,9 +118,9 @@ impl VifGroups {
         Ok(changed)
     }
 
-    /// Removes groups from VIFs that no pod publishes: free VIFs of a pool, and leaked VIFs. A VIF is left alone while it is not known
-    /// if it belongs to the pod that names it, because a running pod would lose traffic. A failure does not keep the other VIFs from
-    /// being handled; the first error is returned.
+    /// Removes security groups from VIFs that no pod publishes: free VIFs of a pool, and leaked VIFs. A VIF is left alone while it is
+    /// not known if it belongs to the pod whose annotation names it, because a running pod would lose traffic. A failure does not keep
+    /// the other VIFs from being handled; the first error is returned.
     pub(super) async fn remove_from_unused(&self, groups: &[SecurityGroupId]) -> Result<(), PolicyError> {
         if self.refresh().await? {
             self.index.mark_all_changed();
@@ -147,16 +147,16 @@ impl VifGroups {
         removed
     }
 
-    /// Returns the groups of a VIF: those that were last observed or, if groups were chosen for a new VIF of `pod` later, those.
-    /// Returns `None` if the groups are unknown.
+    /// Returns the security groups of a VIF of `pod`: the last observed ones or, if groups were chosen for new VIFs of the pod
+    /// after that observation, the chosen ones. Returns `None` if the groups are unknown.
     fn observed(&self, pod: &Uid, vif: &VifId) -> Option<Vec<SecurityGroupId>> {
         let assigned = self.assigned.get(vif).map(|assigned| assigned.clone());
         let tick = assigned.as_ref().map_or(0, |assigned| assigned.tick);
         self.index.assigned_since(pod, tick).or_else(|| assigned?.groups)
     }
 
-    /// Stores the groups of a VIF, with `None` for unknown groups, and notifies the VIF pool of the
-    /// change.
+    /// Stores the security groups of a VIF, with `None` for unknown groups, and notifies the VIF
+    /// pool of the change.
     fn record(&self, vif: &VifId, groups: Option<Vec<SecurityGroupId>>) {
         self.drivers.pool.security_groups_changed(vif, groups.as_deref());
         self.assigned.insert(vif.clone(), AssignedGroups { groups, tick: self.index.next_tick() });

@@ -48,7 +48,7 @@ pub struct VifClaims {
 #[derive(Clone, PartialEq)]
 struct Published {
     vifs: Vec<VifId>,
-    /// `true` if all of the published VIFs belong to the pod.
+    /// `true` if all of the published VIFs were found to belong to the pod.
     is_verified: bool,
     /// The address that the pod uses although its annotation names no VIF that has it.
     address_in_use: AddressInUse,
@@ -59,14 +59,14 @@ struct Published {
 enum AddressInUse {
     /// The pod uses no other address than those of its published VIFs.
     None,
-    /// The pod uses this address.
+    /// The pod uses this address, which is that in its status.
     Known(IpAddr),
-    /// The pod may use any address.
+    /// The pod may use any address, because its status does not tell which.
     Unknown,
 }
 
 impl AddressInUse {
-    /// Returns `true` if it may be an address of `vif`.
+    /// Returns `true` if the address that the pod uses may be one of `vif`.
     fn may_be_of(self, vif: &Vif) -> bool {
         match self {
             Self::None => false,
@@ -77,7 +77,7 @@ impl AddressInUse {
 }
 
 impl VifClaims {
-    /// Returns the VIFs that the pod publishes and that belong to it; `None` if that is not known.
+    /// Returns the VIFs in the annotation of the pod if all of them belong to it; `None` if one does not, or if that is not known.
     pub fn verified(&self, uid: &Uid) -> Option<Vec<VifId>> {
         self.published
             .get(uid)
@@ -85,7 +85,7 @@ impl VifClaims {
             .map(|published| published.vifs.clone())
     }
 
-    /// Returns `true` if it was checked whether the VIFs that the pod publishes belong to it.
+    /// Returns `true` if the check whether the VIFs in the pod's annotation belong to it has a result, be it positive or negative.
     pub(crate) fn is_checked(&self, uid: &Uid) -> bool {
         self.published.contains_key(uid)
     }
@@ -107,20 +107,20 @@ impl VifClaims {
         }
     }
 
-    /// Records that the pod publishes these VIFs, that one of them does not belong to it, and the address that the pod uses.
+    /// Records that the pod publishes these VIFs although one of them does not belong to it, and the address that the pod uses instead.
     fn set_unverified(&self, uid: &Uid, vifs: &[Vif], address_in_use: AddressInUse) {
         self.unknown.remove(uid);
         let published = Published { vifs: ids(vifs), is_verified: false, address_in_use };
         self.published.insert(uid.clone(), published);
     }
 
-    /// Records that the pod was deleted.
+    /// Forgets the VIFs that the pod published, because the pod was deleted.
     pub fn forget(&self, uid: &Uid) {
         self.published.remove(uid);
         self.unknown.remove(uid);
     }
 
-    /// Returns the UID of the pod that publishes the VIF and to which the VIF belongs.
+    /// Returns the UID of the pod that publishes the VIF and to which the VIF belongs; `None` if there is none.
     pub(crate) fn pod_of(&self, vif: &VifId) -> Option<Uid> {
         let publishes = |published: &Published| published.is_verified && published.vifs.contains(vif);
         self.published.iter().find(|published| publishes(published)).map(|published| published.key().clone())
@@ -135,8 +135,8 @@ impl VifClaims {
         pods
     }
 
-    /// Calls `observer` with the UID of each pod for which [`set_verified`](Self::set_verified) records something new. Only the
-    /// observer of the first call is used.
+    /// Sets the `observer`, which is called with the UID of each pod for which [`set_verified`](Self::set_verified) records
+    /// something new. Only the observer of the first call is used.
     pub(crate) fn observe(&self, observer: impl Fn(&Uid) + Send + Sync + 'static) {
         drop(self.observer.set(Box::new(observer)));
     }
@@ -146,7 +146,7 @@ impl VifClaims {
         self.owned.insert(self.hash(Some(uid), vif));
     }
 
-    /// Records that the VIF is about to be released.
+    /// Removes the claim of the pod to a VIF that is about to be released.
     pub(super) fn remove(&self, uid: &Uid, vif: &Vif) {
         self.owned.remove(&self.hash(Some(uid), vif));
         self.published.remove_if_mut(uid, |_, published| {
@@ -167,8 +167,8 @@ impl VifClaims {
         }
     }
 
-    /// Returns `true` if the VIF belongs to the pod: it bears the pod's mark, or it comes from a
-    /// former pool and no other pod uses it.
+    /// Returns `true` if the VIF belongs to the pod: it has the pod's ownership mark, or it comes
+    /// from a former VIF pool and no other pod uses it.
     fn contains(&self, pod: &Pod, uid: &Uid, vif: &Vif) -> bool {
         if self.owned.contains(&self.hash(Some(uid), vif)) {
             return true;
@@ -202,7 +202,7 @@ impl VifClaims {
     }
 }
 
-/// Returns `status.podIP` of the pod.
+/// Returns `status.podIP` of the pod; `None` if it is missing or invalid.
 fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()
 }
@@ -233,7 +233,7 @@ impl VifHandler {
         verified
     }
 
-    /// Fails unless the published VIFs belong to the pod. The marks of the pod are read only for a VIF
+    /// Fails unless the published VIFs belong to the pod. The ownership marks are read only for a VIF
     /// that neither this process, nor the list of all marks at its start, nor the pool knows. With a
     /// pool, all VIFs are listed too, because the pool of another controller may have created it.
     async fn are_of(&self, pod: &Pod, owner: &Owner, published: &[Vif]) -> Result<(), VifError> {
@@ -261,7 +261,8 @@ impl VifHandler {
         Ok(())
     }
 
-    /// Returns `true` if the VIF is known to belong to the pod, and `false` if it is unknown.
+    /// Returns `true` if the VIF is known to belong to the pod, `false` if it is unknown, and an error if the VIF pool refuses the
+    /// claim.
     async fn is_of(&self, pod: &Pod, owner: &Owner, vif: &Vif) -> Result<bool, VifError> {
         match self.drivers.pool.claim(owner, vif) {
             PoolClaim::Held => Ok(true),

@@ -23,9 +23,9 @@ pub(super) enum VifRecord {
     /// The published VIFs are unusable and are replaced by new VIFs, which no annotation has shown
     /// yet.
     Replaced {
-        /// The new VIFs.
+        /// The new VIFs of the pod.
         state: Box<PodState>,
-        /// The old VIFs. They are released when an event shows the new ones.
+        /// The old VIFs of the pod. They are released when an event shows the new ones.
         old: Vec<Vif>,
     },
     /// All VIFs are released except these, which are released after the annotation is removed: they,
@@ -46,10 +46,10 @@ impl VifRecord {
     }
 }
 
-/// The next action for a pod.
+/// The next action for a pod and its VIFs.
 #[derive(Debug, PartialEq)]
 pub(super) enum VifAction {
-    /// The desired state is reached.
+    /// Do nothing: the desired state is reached, the pod needs no VIF, or it has no node yet.
     Nothing,
     /// List the VIFs with the pod's ownership mark, store them in the in-memory record, and decide
     /// again.
@@ -58,10 +58,10 @@ pub(super) enum VifAction {
     Request,
     /// Check that the published VIFs belong to the pod, and change nothing.
     Verify(Box<PodState>),
-    /// Write VIFs that exist already into the annotation.
+    /// Write these VIFs, which exist already, into the annotation.
     Publish(Box<PodState>),
-    /// Release these VIFs, because the interface of each VIF in the pod is unknown, and decide
-    /// again.
+    /// Release these VIFs, because it is unknown which interface of the pod each of them is for,
+    /// and decide again.
     Discard(Vec<Vif>),
     /// Release the VIFs that are not published, and check that the published VIFs exist and are
     /// active.
@@ -73,9 +73,9 @@ pub(super) enum VifAction {
     },
     /// Write the patch and then release these VIFs.
     Release {
-        /// The VIFs to release.
+        /// The VIFs to release after the patch is written.
         vifs: Vec<Vif>,
-        /// The patch that removes the finalizer and the annotation. It may change nothing.
+        /// The patch that removes the finalizer and, if it is to be removed, the annotation. It may change nothing.
         patch: MetadataPatch,
     },
 }
@@ -165,12 +165,12 @@ fn decide_living(
     }
 }
 
-/// Returns `true` if all published VIFs are among `vifs`.
+/// Returns `true` if all VIFs in `published` are among `vifs`.
 fn contains_all(vifs: &[Vif], published: &PodState) -> bool {
     published.vifs().all(|published| vifs.iter().any(|vif| vif.id == published.id))
 }
 
-/// Returns the VIFs in `record` that are not published.
+/// Returns the VIFs in `record` that are not in `published`, the VIFs in the annotation.
 fn unpublished(published: &PodState, record: Option<VifRecord>) -> impl Iterator<Item = Vif> {
     let recorded = record.map(VifRecord::vifs).unwrap_or_default().into_iter();
     recorded.filter(|vif| published.vifs().all(|published| published.id != vif.id))

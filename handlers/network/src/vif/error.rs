@@ -27,7 +27,7 @@ pub enum VifError {
     /// The security groups of the pod could not be determined.
     #[error(transparent)]
     SecurityGroups(StepError),
-    /// A VIF could not be activated.
+    /// A VIF in the annotation of the pod could not be activated.
     #[error(transparent)]
     Activate(StepError),
     /// Another driver call or a write to the Kubernetes API failed, or the annotation is malformed.
@@ -54,7 +54,7 @@ pub enum VifError {
         /// The delay before all VIFs are listed again.
         poll_after: Duration,
     },
-    /// The VIF is created and published, but not active yet.
+    /// A VIF of the pod is created and published in the annotation, but not active yet.
     #[error("the VIF {vif} is not active yet")]
     NotActive {
         /// The id of the VIF.

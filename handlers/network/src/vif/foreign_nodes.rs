@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The label that nodes of virtual kubelets have, as key and value.
 const VIRTUAL_KUBELET: (&str, &str) = ("type", "virtual-kubelet");
 
-/// The minimum time for which the name of a deleted node is kept.
+/// The minimum time for which the name of a deleted virtual node is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The names of the virtual nodes: nodes with the label [`HANDLER_LABEL`], which another handler

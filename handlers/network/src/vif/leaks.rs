@@ -25,12 +25,12 @@ pub struct VifsLeaked {
     identity: Identity,
     /// The pod, as the ownership marks of its VIFs name it.
     owner: Owner,
-    /// The leaked VIFs.
+    /// The leaked VIFs of the pod.
     vifs: Vec<Vif>,
 }
 
 impl VifsLeaked {
-    /// Creates the trigger for the pod `owner`, without a VIF.
+    /// Creates the trigger for the pod `owner`, at first without leaked VIFs.
     fn of(owner: &Owner) -> Self {
         Self { identity: identity::<Pod>(owner.clone()), owner: owner.clone(), vifs: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl Trigger for VifsLeaked {
 /// two consecutive scans find the same leaked VIF, the VIF is released in the pod's own queue, where
 /// no other event of the pod is handled concurrently.
 pub(super) struct LeakDetector {
-    /// The VIFs that each pod publishes: those that its annotation lists.
+    /// The store of the VIFs that each pod publishes: those that its annotation lists.
     claims: Arc<VifClaims>,
     /// The leaked VIFs according to the last scan.
     suspected: Mutex<HashSet<VifId>>,
@@ -57,7 +57,7 @@ pub(super) struct LeakDetector {
 }
 
 impl LeakDetector {
-    /// Creates the detector, before its first scan.
+    /// Creates the detector, which suspects no VIF before its first scan.
     pub(super) fn new(claims: Arc<VifClaims>) -> Self {
         Self { claims, suspected: Mutex::default(), confirmed: watch::Sender::default() }
     }

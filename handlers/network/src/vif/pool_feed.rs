@@ -20,7 +20,7 @@ const POD_VIF: &str = "pod_vif";
 pub(super) struct PoolFeed {
     /// The VIF pool. Nothing is reported if it has no observer.
     pub(super) pool: Arc<dyn VifPoolDriver>,
-    /// `true` once the pool knows all pods and nodes.
+    /// `true` once all pods and nodes have been reported and the pool is started.
     pub(super) complete: Arc<AtomicBool>,
 }
 

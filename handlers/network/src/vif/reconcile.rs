@@ -20,7 +20,7 @@ impl VifHandler {
     /// if the pod no longer needs them.
     pub(super) async fn reconcile(&self, pod: &Pod) -> Result<(), VifError> {
         self.pool_feed.finish();
-        if let Some(text) = kuryr::managed(pod) {
+        if let Some(text) = kuryr::managed_notice(pod) {
             self.notices.set_condition(Identity::of_object(pod), kuryr::MANAGED, Some(text));
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl VifHandler {
         }
     }
 
-    /// Returns `true` if the pod requests additional networks, and may have them.
+    /// Returns `true` if the pod requests additional networks, and the configuration allows pods to have them.
     pub(super) fn requests_several(&self, pod: &Pod) -> bool {
         self.drivers.additional.is_some() && requests_networks(pod)
     }
@@ -148,8 +148,8 @@ impl VifHandler {
         Ok(created)
     }
 
-    /// Returns the additional networks that the pod requests. Returns an error if a network does
-    /// not exist, is invalid, or requires another VIF driver than that of the pod's node.
+    /// Returns the additional networks that the pod requests. Returns an error if the request is malformed, or if a network
+    /// does not exist, is invalid, is not allowed for the pod, or requires another VIF driver than that of its node.
     fn additional_networks(&self, pod: &Pod) -> Result<Vec<AdditionalNetwork>, NetworksError> {
         let Some(additional) = &self.drivers.additional else {
             return Ok(Vec::new());
@@ -170,7 +170,7 @@ impl VifHandler {
 
     /// Writes the annotation and the finalizer. The in-memory record stays until an event shows
     /// both, also if the API server refuses the write: the next attempt uses the same VIFs. If the
-    /// pod is being deleted, the VIFs are released.
+    /// pod was or is being deleted, the VIFs are released.
     async fn publish(&self, pod: &Pod, owner: &Owner, state: &PodState) -> Result<(), VifError> {
         let text = state.write();
         let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();

@@ -13,9 +13,9 @@ pub struct NodeTableMetrics {
     pub nodes: usize,
     /// The numbers of prefixes and of single addresses on the interfaces of nodes.
     pub blocks: [usize; 2],
-    /// The number of addresses that pods have.
+    /// The number of addresses that pods use.
     pub used: usize,
-    /// The number of addresses that pods can get at once.
+    /// The number of free addresses, which pods can get without a wait.
     pub free: usize,
     /// The number of addresses in their cool-down: those of ended pods, and those that were found on an interface.
     pub cooling: usize,
@@ -24,7 +24,7 @@ pub struct NodeTableMetrics {
 }
 
 impl NodeTable {
-    /// Returns the current numbers of all nodes together.
+    /// Returns the current numbers of blocks and addresses of all nodes together, for metrics.
     pub fn metrics(&self) -> NodeTableMetrics {
         let (now, state, mut sum) = (self.now(), self.state(), NodeTableMetrics::default());
         // An entry whose time has passed remains if no node requests blocks of its kind any more.

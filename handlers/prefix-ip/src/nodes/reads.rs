@@ -1,4 +1,4 @@
-//! The reads of the interfaces of nodes: when they are due, and their results.
+//! The reads of the nodes' network interfaces from the provider: the times at which they are due, and their results.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use staffetta_driver::prefix::PrimaryInterface;
 use super::{KnownNode, NodeTable};
 use crate::node_pool::{InterfaceDrift, NodeEpoch};
 
-/// The maximum delay until reads of an interface show a change of it.
+/// The maximum delay until a read of a network interface shows a change of it (the provider is eventually consistent).
 pub(crate) const MAX_VISIBILITY_DELAY: Duration = Duration::from_secs(15);
 
-/// A node whose interface is to be read, and the state of its pools before.
+/// A node whose network interface is to be read, and the state of its address pools before the read.
 #[derive(Clone, Debug)]
 pub struct DueRead {
     /// The name of the node.
@@ -23,8 +23,8 @@ pub struct DueRead {
 }
 
 impl NodeTable {
-    /// Reads the interface of a node soon, because the effect of a call is not known or a read failed.
-    pub(crate) fn read_soon(&self, name: &str) {
+    /// Schedules a read of a node's interface after [`MAX_VISIBILITY_DELAY`], because the effect of a call is not known or a read failed.
+    pub(crate) fn schedule_read(&self, name: &str) {
         let (now, mut state) = (self.now(), self.state());
         if let Some(node) = state.nodes.get_mut(name) {
             (node.is_uncertain, node.visible_at) = (true, now + MAX_VISIBILITY_DELAY);
@@ -44,7 +44,7 @@ impl NodeTable {
         due.collect()
     }
 
-    /// Returns the time until the next interface is to be read; `None` without nodes.
+    /// Returns the time until the interface of any node is to be read next; `None` without nodes.
     pub(crate) fn next_read(&self, interval: Duration) -> Option<Duration> {
         let (now, state) = (self.now(), self.state());
         let next = state.nodes.values().map(|node| node.read_due(interval)).min();
@@ -73,7 +73,7 @@ impl NodeTable {
 }
 
 impl KnownNode {
-    /// Returns the time at which the interface is to be read.
+    /// Returns the time at which the interface of this node is to be read next.
     fn read_due(&self, interval: Duration) -> Duration {
         self.visible_at.max(if self.is_uncertain { Duration::ZERO } else { self.read + interval })
     }

@@ -1,4 +1,4 @@
-//! Limits of what a `CiscoDevice` may specify. Devices of the configuration and of files have none, because administrators write those.
+//! Limits of what a `CiscoDevice` may specify. Devices in the configuration and in files have no such limits: administrators write those.
 
 use std::net::IpAddr;
 use std::path::{Component, Path};

@@ -1,4 +1,4 @@
-//! The connections to devices that are being opened.
+//! The pending attempts to open connections to devices.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,13 +21,13 @@ const RETENTION: Duration = Duration::from_secs(60);
 /// The driver with an open connection to a device, or the error of opening it.
 type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
 
-/// The connections that are being opened, by node name. Opening one reads files in a separate thread. If such a read
-/// hangs, retries wait for the same read, so that it occupies only one thread. The result is kept for [`RETENTION`] if no attempt waits for
-/// it.
+/// The pending attempts to open connections to devices, by node name. An attempt reads files in a separate thread. If such a read
+/// hangs, retries wait for the same read, so that it occupies only one thread. The result is kept for [`RETENTION`] if no caller waits
+/// for it.
 #[derive(Default)]
 pub(super) struct DriverConnections(Arc<Mutex<HashMap<String, DriverConnection>>>);
 
-/// A connection that is being opened, with the specification of its device.
+/// A pending attempt to open a connection, with the specification of the device.
 struct DriverConnection {
     spec: DeviceSpec,
     opened: Shared<BoxFuture<'static, ConnectionResult>>,

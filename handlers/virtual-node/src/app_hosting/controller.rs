@@ -27,8 +27,8 @@ use crate::node::names_owner;
 use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
-/// The finalizer of `CiscoDevice` objects. It is removed when the workloads of this cluster are removed from the device, or stay because it
-/// is unreachable or was never described validly, and its node is deleted.
+/// The finalizer of `CiscoDevice` objects. It is removed once the workloads of this cluster are removed from the device and its node is
+/// deleted. The workloads of a device that is unreachable, or had no valid specification since the start of this process, stay.
 pub const FINALIZER: &str = "cisco.vk/device-cleanup";
 
 /// The interval at which the written statuses of all devices are compared with the observed states.
@@ -52,7 +52,7 @@ impl Trigger for DeviceDue {
 pub(super) struct Controller {
     client: Client,
     devices: Arc<Devices>,
-    /// The virtual nodes of the devices.
+    /// The state of the handler of the devices' virtual nodes.
     nodes: Arc<Shared>,
 }
 

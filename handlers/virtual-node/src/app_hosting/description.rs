@@ -9,7 +9,7 @@ use staffetta_driver::app_hosting::{DeviceSpec, Password};
 
 use crate::node::{NodeSpec, PROVIDER_TAINT};
 
-/// The value of the label and the taint `virtual-kubelet.io/provider` of these nodes.
+/// The value of the label and the taint `virtual-kubelet.io/provider` of the nodes of devices.
 const PROVIDER: &str = "cisco";
 
 /// A label of the nodes of devices, as key and value. Cisco's provider writes the same label.

@@ -48,8 +48,8 @@ pub(super) struct Claim {
     /// The reason why the current specification is invalid; `None` if it is valid. While the current specification is
     /// invalid, the last valid one stays in effect, so that a typing error removes no node from the cluster.
     wrong: Option<String>,
-    /// `true` if the object is being deleted, and the workloads on the device are removed, or stay because it is unreachable or no
-    /// specification was valid. The object claims no node name any more, and its node is deleted.
+    /// `true` once the object, which is being deleted, claims its node name no more: the workloads are removed from the device, or stay
+    /// there because the device is unreachable or no specification was valid. The node is deleted next.
     left: bool,
 }
 

@@ -32,8 +32,8 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Returns `true` if the failure is transient, the delay before the next attempt (`None` for the default back-off),
-    /// and the reason, one word in CamelCase.
+    /// Returns three properties of the error: `true` if it is transient, the delay before the next attempt (`None` for the
+    /// default back-off), and the reason, one word in CamelCase.
     fn class(&self) -> (bool, Option<Duration>, &'static str) {
         match self {
             Self::Invalid(_) => (false, None, "DeviceInvalid"),

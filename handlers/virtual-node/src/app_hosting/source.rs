@@ -33,7 +33,7 @@ pub(super) struct DeviceSource {
     pub(super) drivers: AppHostingDriverTable,
     /// The client with which Secrets are read.
     pub(super) client: Client,
-    /// The connections to devices that are being opened, by the name of the node.
+    /// The pending attempts to open connections to devices, by the name of the node.
     pub(super) connecting: DriverConnections,
 }
 
@@ -58,7 +58,7 @@ impl NodeSource for DeviceSource {
                 }
             }
             reported = wanted;
-            nodes.unread(self.devices.nodes_without_valid_description());
+            nodes.set_unreadable(self.devices.nodes_without_valid_description());
             nodes.complete();
             self.devices.changed.notified().await;
         }

@@ -31,7 +31,7 @@ impl DevicePhase {
     }
 }
 
-/// The phase of a device that accepts pods, and the type of the condition.
+/// The phase of a device that accepts pods, and the type of the condition that shows it.
 const READY: &str = "Ready";
 
 /// Returns the status of an object with the phase `observed`. The transition time of the condition `Ready` is kept

@@ -76,8 +76,8 @@ impl ResourceEventHandler<Node> for VirtualNodes {
         node_key(event.object_ref().name)
     }
 
-    /// Events and triggers of a node share a queue; the group is not that of its pods, so that these do not delay the
-    /// renewal of the Lease.
+    /// Returns the concurrency group of a node's own events and triggers. It is not that of its pods, so that pods do not delay
+    /// the renewal of the Lease.
     fn group(&self, event: &Event<Node>) -> Option<OrderingKey> {
         Some(node_key(event.object_ref().name))
     }

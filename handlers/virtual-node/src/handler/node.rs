@@ -158,7 +158,7 @@ fn was_made(pod: &Pod) -> bool {
     containers.into_iter().any(|container| container.container_id.is_some())
 }
 
-/// The error of a request for a Node object.
+/// Builds the error of the failed `step`: a request for the Node object, the lease or the pods of a node.
 fn node_error(step: &'static str, name: &str, source: kube::Error) -> VirtualNodeError {
     VirtualNodeError::Node { step, name: name.to_owned(), source: Box::new(source) }
 }

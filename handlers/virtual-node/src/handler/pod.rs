@@ -85,7 +85,7 @@ impl Shared {
                 }
                 applied
             }
-            PodTask::Clear => self.is_removed(owner, &machine).await.map(drop),
+            PodTask::Clear => self.take_removal_step(owner, &machine).await.map(drop),
             // Only the event of the deletion is still to come, or a finalizer of others keeps the object.
             PodTask::Remove if record.finished => Ok(()),
             PodTask::Remove => self.remove(&pod, owner, &machine).await,
@@ -271,8 +271,8 @@ impl Shared {
         }
     }
 
-    /// Publishes an Event about a failure that the machine reported. The chain alone would report a deployment late that fails again and
-    /// again, because each repeated step succeeds at first.
+    /// Publishes an Event about a failure that the machine reported. The middleware that reports failed attempts would be late for a
+    /// deployment that fails again and again, because each repeated step succeeds at first.
     fn note_failure(&self, owner: &Owner, error: &VirtualNodeError) {
         let (handler, regarding) = (self.config.handler, pod_identity(owner));
         let (reason, text) = (error.reason(), causes(error));

@@ -29,7 +29,7 @@ impl Shared {
         owner: &Owner,
         machine: &Machine,
     ) -> Result<(), VirtualNodeError> {
-        if !self.is_removed(owner, machine).await? {
+        if !self.take_removal_step(owner, machine).await? {
             return Ok(());
         }
         // A finalizer, a Job's for one, may keep the object: its status is to say that nothing of the pod runs any more.
@@ -98,7 +98,7 @@ impl Shared {
             self.forget(&owner.uid);
             return Ok(());
         }
-        if self.is_removed(owner, &machine).await? {
+        if self.take_removal_step(owner, &machine).await? {
             if machine.workload(&owner.uid).is_some() {
                 let text = "the deleted pod was removed from its machine";
                 self.note_pod(owner, EventReason::Removed, text);
@@ -138,7 +138,7 @@ impl Shared {
 
     /// Takes one step to remove the workload of the pod `owner` from the machine. Returns `true` if nothing is left;
     /// otherwise another reconciliation is scheduled.
-    pub(super) async fn is_removed(
+    pub(super) async fn take_removal_step(
         &self,
         owner: &Owner,
         machine: &Machine,

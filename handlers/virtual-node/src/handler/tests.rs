@@ -323,7 +323,7 @@ async fn a_node_whose_description_was_never_valid_is_deleted_as_soon_as_it_depar
     let node = json!({ "metadata": { "name": "r2", "labels": labels } });
     let node = nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
     shared.cluster.apply(&Event::Added(Arc::new(node)));
-    shared.node_store.unread(vec!["r2".to_owned()]);
+    shared.node_store.set_unreadable(vec!["r2".to_owned()]);
     shared.reconcile_node("r2").await.unwrap();
     assert!(nodes.get_opt("r2").await.unwrap().is_some());
     shared.node_store.depart("r1");

@@ -52,8 +52,8 @@ pub(super) enum ClientCredential {
 /// The reason why a request is not served: the status and the text of the response.
 pub(super) type Denial = (StatusCode, String);
 
-/// The key of a cached decision: a credential, the verb of the request, and the subresources of `nodes`, access to one of which
-/// the request needs.
+/// The key of a cached decision: a credential, the verb of the request, and the subresources of `nodes`. The client must be permitted to
+/// access one of them.
 type Access = (ClientCredential, &'static str, &'static [&'static str]);
 
 /// Decides which clients may use the kubelet API of one node.

@@ -67,7 +67,7 @@ pub struct KubeletWords {
 /// Errors of preparing the certificates of the kubelet APIs.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeletError {
-    /// A file cannot be read.
+    /// A certificate or key file cannot be read.
     #[error("read {file}")]
     Read {
         /// The file.

@@ -58,8 +58,8 @@ pub(super) async fn serve(listener: TcpListener, certificates: &Arc<KubeletCerti
     }
 }
 
-/// Serves one connection: the TLS handshake, then requests until [`MAX_LIFETIME`] has passed. The handshake and the head of each request must arrive
-/// within [`HEAD_TIMEOUT`].
+/// Serves one connection: the TLS handshake, then requests until [`MAX_LIFETIME`] has passed. The handshake and the head of each request
+/// must arrive within [`HEAD_TIMEOUT`].
 async fn connection(stream: TcpStream, certificates: Arc<KubeletCertificates>, router: Router) {
     let handshake = async { certificates.acceptor().await.accept(stream).await };
     let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIMEOUT, handshake).await else {

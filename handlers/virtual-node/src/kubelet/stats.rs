@@ -15,16 +15,16 @@ use tokio::time::Instant;
 /// The resource usage of the pods of a node at one time.
 #[derive(Clone)]
 pub(super) struct UsageReport {
-    /// The time of the report.
+    /// The monotonic time of the report, from which its age is computed.
     pub(super) at: Instant,
-    /// The time of the report, for the samples of metrics.
+    /// The wall-clock time of the report: the timestamp of its metric samples.
     time: Timestamp,
     /// The usage of each pod.
     pub(super) pods: Arc<[PodUsage]>,
     /// The CPU time of each container in seconds, by the UID of its pod and its name. Machines report only the current usage,
     /// which is added up from the first report on.
     cpu_seconds: Arc<HashMap<(Uid, String), f64>>,
-    /// The CPU time of all containers of the node in seconds.
+    /// The CPU time of all containers of the node in seconds, since the first report.
     node_cpu_seconds: f64,
 }
 

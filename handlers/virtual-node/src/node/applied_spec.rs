@@ -37,11 +37,11 @@ pub(crate) fn former_address(node: &Node, spec: &NodeSpec) -> Option<String> {
 /// Labels, annotations and taints of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeMarks {
-    /// The labels.
+    /// The labels: value by key.
     pub(crate) labels: BTreeMap<String, String>,
-    /// The annotations.
+    /// The annotations: value by key.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// The taints.
+    /// The taints, each with its key, value and effect.
     pub(crate) taints: Vec<Taint>,
 }
 
@@ -79,7 +79,7 @@ impl AppliedNodeSpec {
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    /// Returns the key and the value of the annotation.
+    /// Returns the annotation to write to the Node object: its key, and this value in JSON.
     pub(super) fn written(&self) -> (String, String) {
         (ANNOTATION.to_owned(), serde_json::json!(self).to_string())
     }

@@ -37,7 +37,7 @@ fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, 
     labels
 }
 
-/// Builds the Node object to create.
+/// Builds the Node object of a virtual node that does not exist yet: labels, annotations, taints and status.
 pub(crate) fn created(machine: &MachineView, node_owner: NodeOwner<'_>, now: Timestamp) -> Node {
     let spec = &machine.spec;
     Node {

@@ -188,7 +188,7 @@ impl Cluster {
         }
     }
 
-    /// Records that a node with a kubelet was deleted or became virtual. The index does not contain its pods.
+    /// Records that a node was deleted or became virtual. If it had a kubelet, the index does not contain its pods, which must be read.
     fn is_real_no_more(&mut self, name: &str) {
         self.overlooked.extend(self.real_nodes.take(name).map(|name| (name, Instant::now())));
     }

@@ -47,13 +47,13 @@ impl NodeBackEnd for BaseBackEnd {
         Ok(Reply::Later)
     }
 
-    /// Starts all containers of the pod, and returns the first error afterwards.
+    /// Takes the next step to start each container of the pod, and returns the first error afterwards.
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError> {
         self.each(&request.pod, ContainerAction::Start).await
     }
 
-    /// Stops the containers of the pod, except those that another pod on the node also has. Does nothing without the pod object: reports
-    /// contain no UID, so the containers of the pod are not known.
+    /// Takes the next step to stop the containers of the pod, except those that another pod on the node also has. Does nothing without
+    /// the pod object: reports contain no UID, so the containers of the pod are not known.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
         let Some(pod) = &removal.pod else { return Ok(PodProgress::Done) };
         self.each(pod, ContainerAction::Stop).await
@@ -119,7 +119,7 @@ impl BaseBackEnd {
             }
             step
         };
-        self.take(pod, container, &key, step).await
+        self.execute_step(pod, container, &key, step).await
     }
 
     /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module.
@@ -139,12 +139,12 @@ impl BaseBackEnd {
             }
             step
         };
-        self.take(pod, container, &key, step).await
+        self.execute_step(pod, container, &key, step).await
     }
 
     /// Executes `step` for a container of a pod and returns the progress. If an operation failed, its requests are recorded with the
     /// current attempt of the handler.
-    async fn take(
+    async fn execute_step(
         &self,
         pod: &Arc<Pod>,
         container: &Container,
@@ -176,7 +176,7 @@ impl BaseBackEnd {
                     Err(error) => {
                         lock(&self.base.containers).unsent(key);
                         match error.reason() {
-                            // The base is busy with an earlier one.
+                            // The base is busy with an earlier operation.
                             Reason::Conflict | Reason::Queued | Reason::Awaited => {
                                 Ok(working(&error.to_string()))
                             }

@@ -30,9 +30,9 @@ const CONTAINER_ID_PREFIX: &str = "koupleless://";
 /// A tunnel under its name in the configuration.
 #[derive(Clone)]
 pub(super) struct NamedTunnel {
-    /// The name.
+    /// The name of the tunnel in the configuration.
     pub(super) name: Arc<str>,
-    /// The tunnel.
+    /// The tunnel, through which bases report and are called.
     pub(super) tunnel: Arc<dyn Tunnel>,
 }
 
@@ -45,18 +45,18 @@ pub(super) struct Base {
     pub(super) node: Arc<str>,
     /// The tunnel through which the base is called.
     pub(super) tunnel: NamedTunnel,
-    /// The pods of the cluster.
+    /// The index of the pods and nodes in Kubernetes.
     pods: Arc<ClusterIndex>,
     tracker: OperationTracker,
     /// The containers on the base, and the operations in progress.
     pub(super) containers: Mutex<BaseContainers>,
-    /// The description and the marks that the base reported last.
+    /// The description, labels, annotations and taints that the base reported last.
     pub(super) profile: Mutex<BaseProfile>,
     /// The wait for the first answer of the base, which gets no node before; `None` if it has answered, or had a node before.
     first_answer: Mutex<Option<FirstAnswer>>,
 }
 
-/// A container on a base that no pod on its node has.
+/// A container on a base that belongs to no pod on the node of the base.
 pub(super) struct UnownedContainer {
     /// The key under which the base reports the container.
     pub(super) key: ContainerKey,

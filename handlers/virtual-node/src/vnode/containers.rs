@@ -43,11 +43,12 @@ struct BaseContainer {
     shown: Option<ReportedContainer>,
     /// The image with which this process has started or found the container; `None` if it is not known.
     image: Option<String>,
-    /// The operation in progress.
+    /// The start or stop in progress; `None` if there is none.
     operation: Option<PendingOperation>,
     /// The last failed operation, until the container is started.
     failure: Option<OperationFailure>,
-    /// The last starts by this process; `None` if there was none since a pod did not want the container any more, or another image.
+    /// The recent starts by this process; `None` if there were none, or if a pod has since stopped wanting the container or wants another
+    /// image.
     starts: Option<Starts>,
     /// The time until which reports that contradict the last answer are ignored.
     ignored_until: Option<Instant>,
@@ -61,7 +62,7 @@ struct BaseContainer {
 /// The state of a container, as its base reports it.
 #[derive(Clone, Debug)]
 pub(super) struct ReportedContainer {
-    /// The state.
+    /// The state of the module: activated, broken, stopped and so on.
     pub(super) state: ContainerState,
     /// The pod to which the container belongs, according to the base.
     pub(super) pod_key: PodKey,
@@ -149,7 +150,7 @@ impl BaseContainers {
         }
     }
 
-    /// Forgets the earlier starts of a container that a pod does not want any more, so that those for another pod do not wait for them.
+    /// Forgets the earlier starts of a container that a pod does not want any more, so that a start for another pod has no back-off.
     pub(super) fn forget_starts(&mut self, key: &ContainerKey) {
         if let Some(container) = self.by_key.get_mut(key) {
             container.starts = None;
@@ -201,14 +202,14 @@ impl BaseContainers {
         container.operation = Some(PendingOperation { action, image, deadline, requests, tracked: None });
     }
 
-    /// Sets the record of the operation that is being sent. It ends with the operation.
+    /// Sets the tracker's record of the operation that is being sent. The record gets the outcome when the operation ends.
     pub(super) fn follow(&mut self, key: &ContainerKey, tracked: TrackedOperation) {
         if let Some(operation) = self.by_key.get_mut(key).and_then(|of| of.operation.as_mut()) {
             operation.tracked = Some(tracked);
         }
     }
 
-    /// Returns the record of the operation in progress.
+    /// Returns the tracker's record of the operation in progress; `None` if there is none.
     fn tracked(&self, key: &ContainerKey) -> Option<&TrackedOperation> {
         self.by_key.get(key)?.operation.as_ref()?.tracked.as_ref()
     }

@@ -1,4 +1,4 @@
-//! The Node object of a base, from what the base reports, and back.
+//! Converts the reports of a base into the specification and health of its node, and reads them back from the Node object.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ pub(super) struct KnownBase {
     pub(super) tunnel: Option<usize>,
     /// The name of its node.
     pub(super) node: Arc<str>,
-    /// The election of the holder of the Lease of the node.
+    /// The part of this process in the election of the holder of the node's Lease.
     pub(super) election: LeaseElection,
     /// The description and the marks (labels, annotations, taints) that the base reported last.
     pub(super) profile: BaseProfile,
@@ -108,7 +108,7 @@ impl KnownBases {
         self.by_node.values().filter(ended).map(|known| Arc::clone(&known.node)).collect()
     }
 
-    /// Returns `true` while this process may act for the node.
+    /// Returns `true` while this process may act for the node, as the holder of its Lease.
     pub(super) fn may_act(&self, node: &str, now: BootTime) -> bool {
         self.by_node.get(node).is_some_and(|known| known.election.may_act(now))
     }
@@ -261,7 +261,7 @@ impl KnownBases {
         FairShare::new(nodes, replicas.len())
     }
 
-    /// Records the result of a write to a Lease.
+    /// Records the result of a write to the Lease of a node, or to that of this replica.
     pub(super) fn written(&mut self, name: &str, result: &WriteResult, now: BootTime) {
         if self.replicas.written(name, result, now) {
             return;
@@ -295,7 +295,7 @@ impl KnownBases {
     }
 
     /// Forgets bases that this process does not look after, that have no Node object, and that have not introduced themselves
-    /// for a while.
+    /// within the time `alive`.
     pub(super) fn expire(&mut self, exists: impl Fn(&str) -> bool, now: Instant) {
         let alive = self.alive;
         self.by_node.retain(|node, known| {

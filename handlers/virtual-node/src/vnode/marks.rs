@@ -9,10 +9,10 @@ pub(crate) const COMPONENT_NODE: &str = "vnode";
 /// The value of [`COMPONENT`] of a pod whose containers are modules. Only such pods are watched.
 pub(crate) const COMPONENT_POD: &str = "module";
 
-/// The value of [`COMPONENT`] of a Deployment of such pods.
+/// The value of [`COMPONENT`] of a Deployment whose pods have modules as containers.
 pub(crate) const COMPONENT_DEPLOYMENT: &str = "module-deployment";
 
-/// The label with the environment, of nodes and Deployments.
+/// The label of nodes and Deployments with the environment of their bases (`vnode.environment`).
 pub(crate) const ENVIRONMENT: &str = "virtual-kubelet.koupleless.io/env";
 
 /// The label of a node with the name of its base, which bases of the same kind share.
@@ -37,5 +37,5 @@ pub(crate) const TUNNEL_DATA: &str = "staffetta.dev/tunnel-data";
 /// The taint of all nodes of bases, with the value `True` and the effect `NoExecute`.
 pub(crate) const VIRTUAL_NODE_TAINT: &str = "schedule.koupleless.io/virtual-node";
 
-/// The taint with the environment, with the effect `NoExecute`.
+/// The taint of all nodes of bases with their environment as the value, and with the effect `NoExecute`.
 pub(crate) const ENVIRONMENT_TAINT: &str = "schedule.koupleless.io/node-env";

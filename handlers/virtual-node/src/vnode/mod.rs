@@ -19,7 +19,7 @@
 //! | `known` | the bases that this replica knows, without I/O |
 //! | `replicas`, `share` | the replicas that are alive, and their even shares of the nodes, without I/O |
 //! | `lease` | the election of the holder of a Lease, without I/O; the index of Leases; their writes |
-//! | `answered` | the baselines that this process has answered |
+//! | `answered` | the baselines (containers to start with) that this process has sent to bases |
 //! | `base`, `containers` | a base that this replica looks after: its containers and operations |
 //! | `back_end` | starts and stops containers for pods |
 //! | `first_answer` | the wait for the first answer of a base, before which it gets no node |
@@ -87,7 +87,7 @@ const NODE_CHECK: Duration = Duration::from_secs(300);
 pub struct Vnode {
     /// The name of this installation (`kubernetes.cluster_id`), which distinguishes its nodes from those of others.
     pub cluster: String,
-    /// The client of the Kubernetes API. It is not bound to the leadership.
+    /// The client of the Kubernetes API. It is not limited to a leadership term: the handler runs in every replica.
     pub client: Client,
     /// The identity of this process, unique among all replicas and all restarts: the holder of Leases, and the client id of
     /// tunnels.

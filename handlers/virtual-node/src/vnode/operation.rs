@@ -32,7 +32,7 @@ pub enum ContainerAction {
 }
 
 impl ContainerAction {
-    /// Returns the action in progress, for people.
+    /// Returns the message that the action is in progress, such as `the base starts it`.
     pub(super) fn progress(self) -> &'static str {
         match self {
             Self::Start => "the base starts it",

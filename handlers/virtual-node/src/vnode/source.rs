@@ -55,7 +55,7 @@ pub(super) struct VnodeSource {
     pub(super) baselines: Arc<PeerIndex>,
     pub(super) answered: Arc<SentBaselines>,
     pub(super) tracker: OperationTracker,
-    /// The counters of changes of Leases.
+    /// The counters, of which this source increments those of Leases taken, given up and lost.
     pub(super) counts: Arc<Counts>,
     pub(super) bases: Mutex<KnownBases>,
     /// The node store, since the first run.
@@ -165,7 +165,7 @@ impl VnodeSource {
         }
     }
 
-    /// Returns the writes to Leases that are due.
+    /// Returns the writes to Leases that are due now, to create, renew or take them.
     fn due(&self, nodes: &NodeStore) -> Vec<(Arc<str>, LeaseWrite)> {
         let exists = |name: &str| nodes.pods.node(name).is_some();
         let ready = self.tunnels.iter().all(|tunnel| tunnel.tunnel.ready() && tunnel.tunnel.connected());

@@ -16,7 +16,7 @@ const CHECK: Duration = Duration::from_secs(60);
 const ABSENT_CHECKS: u8 = 2;
 
 impl Inner {
-    /// Does the work of the pool that is due at a time, until the task is aborted.
+    /// Runs the background task until it is aborted: lists the existing VIFs on request, checks for deleted nodes, and does due work.
     pub(super) async fn run(self: Arc<Self>) {
         let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
         loop {

@@ -30,7 +30,7 @@ enum Scope {
 struct Exhausted {
     /// The back-off after the failures so far.
     backoff: AttemptBackoff,
-    /// The last error.
+    /// The last error that reported the resource as exhausted.
     failure: DriverError,
     /// The pool that is trying to create VIFs at this time, and the number of VIFs that it needs.
     attempt: Option<(VifPoolKey, usize)>,
@@ -127,7 +127,7 @@ pub(super) fn is_shared(one: &VifPoolKey, other: &VifPoolKey) -> bool {
     one.project == other.project || one.subnets == other.subnets
 }
 
-/// Returns `true` if the failure means that a resource is exhausted that pools share.
+/// Returns `true` if `failure` means that the quota or the subnets of the pool `key`, which other pools share, are exhausted.
 pub(super) fn is_exhaustion(key: &VifPoolKey, failure: &DriverError) -> bool {
     Scope::exhausted(key, failure).is_some()
 }

@@ -1,4 +1,4 @@
-//! Compares the pool with the VIFs that exist and with the pods that use them.
+//! Compares the warm VIF pool with the VIFs that exist in the cloud, and with the pods that use them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -75,7 +75,7 @@ pub struct VifPoolMetrics {
 }
 
 impl VifPoolMetrics {
-    /// Adds the counters of a previous pool; its gauges are ignored.
+    /// Returns these metrics with the counters of a previous pool added. The gauges of `earlier` are ignored.
     #[must_use]
     pub fn after(self, earlier: &Self) -> Self {
         Self {
@@ -120,7 +120,7 @@ struct Inner {
     state: Mutex<VifPoolState>,
     /// The counters of the metrics. The gauges in this value are always 0.
     counters: Arc<Mutex<VifPoolMetrics>>,
-    /// Wakes the background task before its next work is due.
+    /// Notified to wake the background task before its next work is due.
     wake: Notify,
     /// The time at which the pool was created.
     began: Instant,

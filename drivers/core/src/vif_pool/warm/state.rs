@@ -60,7 +60,7 @@ pub(super) struct VifPoolState {
     pub(super) pools: BTreeMap<Arc<VifPoolKey>, KeyPool>,
     /// The VIFs of all keys, free or in use, by id.
     pub(super) places: HashMap<VifId, Place>,
-    /// The pods that hold a VIF. More than one pod is a fault.
+    /// The pods that hold each VIF, by the id of the VIF. More than one pod for a VIF is a fault.
     pub(super) holders: HashMap<VifId, Vec<VifHolder>>,
     /// The VIFs that a pod holds, by the UID of the pod.
     pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
@@ -122,7 +122,7 @@ impl Place {
 /// A pod that holds a VIF.
 #[derive(Clone)]
 pub(super) struct VifHolder {
-    /// The number of the hand-out.
+    /// The sequence number under which the pool records that the pod holds the VIF.
     pub(super) hold: Hold,
     /// The pod that holds the VIF.
     pub(super) owner: Arc<Owner>,
@@ -137,9 +137,9 @@ pub(super) enum HolderClaim {
     HandedOut,
     /// The annotation of the pod contains the VIF.
     Annotated {
-        /// `true` if it contains the VIF only since the start of the pool.
+        /// `true` if the VIF was first seen in the annotation after the pool had started.
         is_late: bool,
-        /// `true` unless `status.podIP` is an address of the VIF.
+        /// `true` unless `status.podIP` of the pod is an address of the VIF.
         is_unused: bool,
         /// The creation time of the pod.
         created: Option<Time>,
@@ -182,7 +182,7 @@ impl VifPoolState {
         self.pools.keys().filter(|key| key.network == *network).cloned().collect()
     }
 
-    /// Returns the first holder of the VIF.
+    /// Returns a pod that holds the VIF, normally the only one; `None` if no pod holds it.
     pub(super) fn holder(&self, id: &VifId) -> Option<&Owner> {
         self.holders.get(id)?.first().map(|holder| &*holder.owner)
     }
@@ -245,7 +245,7 @@ impl VifPoolState {
         Some(hold)
     }
 
-    /// Removes a VIF that does not exist any more.
+    /// Removes from the pool of `key` a VIF that does not exist any more. The records of the pods that hold it stay.
     pub(super) fn lose(&mut self, key: &Arc<VifPoolKey>, id: &VifId) {
         if self.places.get(id).is_some_and(|place| place.key == *key) {
             self.places.remove(id);

@@ -129,8 +129,8 @@ impl Inner {
             .unwrap_or_else(failed)
     }
 
-    /// Records that the pool `key` has finished an attempt and created `created` VIFs. Returns the keys of the other pools that
-    /// may try again.
+    /// Records that the pool `key` has finished an attempt to create VIFs, and created `created` of them. Returns the keys of the other
+    /// pools that may try again, because a quota or a subnet that they share has room again.
     fn end_attempt(
         &self,
         state: &mut VifPoolState,

@@ -70,7 +70,8 @@ struct CloudFileEntry {
     location: String,
 }
 
-/// Reads the cloud `name` from its files, as options with their locations.
+/// Reads the cloud `name` from clouds.yaml, secure.yaml and clouds-public.yaml. Returns the merged options, and the location of each in
+/// these files.
 pub(super) fn read_cloud(
     name: &str,
     environment: &Environment,
@@ -118,7 +119,7 @@ fn read_profile(
     Err(AccessError::new(location(named_in, profile), message))
 }
 
-/// Returns an entry of the file `path`.
+/// Converts an entry of the file `path` to a [`CloudFileEntry`], with its location.
 fn layer(path: &Path, entry: &Spanned<Option<CloudEntry>>) -> CloudFileEntry {
     let (entry, location) = (entry.value.clone().unwrap_or_default(), location(path, entry));
     CloudFileEntry { entry, path: path.to_owned(), location }

@@ -35,7 +35,7 @@ pub struct NeutronSecurityGroups {
     neutron: NeutronApi,
     cluster: ClusterId,
     project: ProjectId,
-    /// The ports that are known to belong to this cluster. Their ownership marks never change.
+    /// The cached ids of ports that belong to this cluster. Their ownership marks never change.
     ours: DashSet<VifId>,
 }
 
@@ -66,7 +66,8 @@ impl NeutronSecurityGroups {
         Ok(ours)
     }
 
-    /// Converts a group of a response; `None` if it has no ownership mark of this cluster.
+    /// Converts a security group in a response of Neutron, or returns `None` if its description is not the ownership mark of a group of
+    /// this cluster.
     fn group(&self, body: SecurityGroupBody) -> Option<SecurityGroup> {
         let mark = ResourceMark::parse(&body.description).filter(|mark| mark.cluster == self.cluster)?;
         let rules = existing_rules(body.security_group_rules);
@@ -213,7 +214,7 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
     }
 }
 
-/// Converts the rules of a response.
+/// Converts the security group rules in a response of Neutron.
 fn existing_rules(bodies: Vec<RuleBody>) -> Vec<ExistingRule> {
     bodies.into_iter().map(RuleBody::existing).collect()
 }

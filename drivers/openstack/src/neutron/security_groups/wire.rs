@@ -10,7 +10,7 @@ use staffetta_driver::{
 
 use crate::text::{or_default, without_nulls};
 
-/// A rule whose remote groups are ids of Neutron's security groups.
+/// A security group rule that names its remote group, if it has one, by the group's id in Neutron.
 pub(super) type Rule = SecurityRule<SecurityGroupId>;
 
 /// A security group in a response.
@@ -26,7 +26,7 @@ pub(super) struct SecurityGroupBody {
     pub(super) security_group_rules: Vec<RuleBody>,
 }
 
-/// A rule in a response.
+/// A security group rule in a response of Neutron.
 #[derive(Debug, Deserialize)]
 pub(super) struct RuleBody {
     id: SecurityRuleId,
@@ -66,7 +66,7 @@ fn name<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> Option<&'static
 }
 
 impl RuleBody {
-    /// Converts the rule to an existing rule with its id.
+    /// Converts the rule to an [`ExistingRule`]: its id, and its content unless it has properties that this driver never sets.
     pub(super) fn existing(self) -> ExistingRule {
         ExistingRule { rule: self.rule(), id: self.id }
     }

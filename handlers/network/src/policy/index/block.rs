@@ -20,7 +20,7 @@ pub(super) fn networks(block: &IPBlock, limit: usize) -> Result<Vec<IpNet>, Stri
     Ok(left)
 }
 
-/// Merges networks into the smallest equivalent set, sorted.
+/// Merges networks into the smallest set that covers the same addresses, sorted.
 pub(super) fn merged(mut networks: Vec<IpNet>) -> Vec<IpNet> {
     networks = IpNet::aggregate(&networks);
     networks.sort();

@@ -76,9 +76,9 @@ struct IndexState {
     model: PolicyModel,
     /// The addresses of each node, by the UID of the node.
     nodes: HashMap<Uid, BTreeSet<IpAddr>>,
-    /// The groups that exist and have their rules, so that pods may use them.
+    /// The security groups that exist and have their rules, so that pods may use them.
     ready: HashMap<GroupName, SecurityGroupId>,
-    /// The groups of peers whose creation failed, so that pods are handled without them.
+    /// The security groups of peers whose creation failed, so that pods are handled without them.
     unavailable: HashSet<GroupName>,
     /// The groups that were last chosen for new VIFs of each pod, with the logical time of the choice.
     assigned: HashMap<Uid, (u64, Vec<SecurityGroupId>)>,
@@ -88,17 +88,17 @@ struct IndexState {
     tick: u64,
 }
 
-/// The pods and policies whose security groups have changed.
+/// The pods and policies whose security groups must be reconciled, because they changed or may differ from those in the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IndexChanges {
-    /// The pods that must have other groups than before.
+    /// The pods that must have other security groups than before, or whose VIFs may have others than stored.
     pub(crate) pods: Vec<Owner>,
-    /// The policies that need other groups or rules than before.
+    /// The policies that need other security groups or rules than before, or whose groups another program may have changed.
     pub(crate) policies: Vec<Owner>,
 }
 
-/// A security group that a pod needs does not exist yet or lacks its rules. The value is the name of
-/// the group.
+/// The error for a security group that a pod needs and that does not exist yet or lacks its rules.
+/// The value is the name of the group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the security group `{0}` does not exist yet")]
 pub struct GroupNotReady(pub GroupName);
@@ -137,8 +137,8 @@ impl PolicyIndex {
         self.lock().model.recomputed
     }
 
-    /// Recomputes the groups of all pods that recorded changes may concern, and lets other tasks run
-    /// after each slice.
+    /// Recomputes the security groups of all pods that recorded changes may concern, and lets other
+    /// tasks run after each slice of pods.
     pub(crate) async fn apply_changes(&self) {
         while self.lock().model.advance(PODS_PER_SLICE) {
             tokio::task::yield_now().await;
@@ -202,8 +202,8 @@ impl PolicyIndex {
         [open(Direction::Ingress), open(Direction::Egress), nodes]
     }
 
-    /// Returns the groups that a policy needs, with their rules. Groups of peers come first. The
-    /// list is empty if the policy does not exist.
+    /// Returns the security groups that a policy needs, with their rules. Groups of peers come
+    /// first. The list is empty if the policy does not exist.
     pub(crate) fn policy_groups(&self, policy: &Uid) -> Vec<DesiredGroup> {
         self.lock().model.policy_groups(policy)
     }
@@ -239,8 +239,8 @@ impl PolicyIndex {
         problems
     }
 
-    /// Records that a group exists and has its rules, so that pods may use it. If its creation had
-    /// failed before, the pods that must have it are marked as changed.
+    /// Records that a security group exists and has its rules, so that pods may use it. If its
+    /// creation had failed before, the pods that must have it are marked as changed.
     pub(crate) fn set_ready(&self, name: &GroupName, id: &SecurityGroupId) {
         let mut state = self.lock();
         state.ready.insert(name.clone(), id.clone());
@@ -250,22 +250,22 @@ impl PolicyIndex {
         }
     }
 
-    /// Records that the creation of a group failed. If it is a group of peers, pods are handled
-    /// without it until it exists. No rule can refer to a group that does not exist, so it would
-    /// allow nothing to its members, and a policy must not block pods that it does not select.
+    /// Records that the creation of a security group failed. If it is a group of peers, pods are
+    /// handled without it until it exists. No rule can refer to a group that does not exist, so it
+    /// would allow nothing to its members, and a policy must not block pods that it does not select.
     pub(crate) fn set_unavailable(&self, name: &GroupName) {
         if name::is_of_peers(name) {
             self.lock().unavailable.insert(name.clone());
         }
     }
 
-    /// Records that a group is about to be deleted or has other rules than desired, so that pods
-    /// must not use it.
+    /// Records that a security group is about to be deleted or has other rules than desired, so
+    /// that pods must not use it.
     pub(crate) fn clear_ready(&self, name: &GroupName) {
         self.lock().ready.remove(name);
     }
 
-    /// Returns the ids of the groups that a pod must have, sorted, or `None` if the pod is unknown
+    /// Returns the ids of the security groups that a pod must have, sorted, or `None` if the pod is unknown
     /// or policies do not apply to it. Returns an error if one of the groups does not exist yet.
     pub(crate) fn pod_groups(&self, pod: &Uid) -> Result<Option<Vec<SecurityGroupId>>, GroupNotReady> {
         let mut state = self.lock();
@@ -273,9 +273,9 @@ impl PolicyIndex {
         self.ids(&state, &groups, false).map(Some)
     }
 
-    /// Returns the ids of the groups that new VIFs of a pod are created with. In a `dry_run`, a group
-    /// that does not exist yet gets the id that the plan of the dry run contains; otherwise, an error is
-    /// returned. The ids are stored until the pod is removed from the index.
+    /// Returns the ids of the security groups that new VIFs of a pod are created with. In a `dry_run`, a
+    /// group that does not exist yet gets the id that the plan of the dry run contains; otherwise, an
+    /// error is returned. The ids are stored until the pod is removed from the index.
     pub(super) fn assign_groups(
         &self,
         pod: &Pod,
@@ -329,7 +329,7 @@ impl PolicyIndex {
         }
     }
 
-    /// Marks a pod as changed, because the groups of its VIFs may differ from the stored ones.
+    /// Marks a pod as changed, so that its security groups are reconciled: those of its VIFs may differ from the stored ones.
     pub(crate) fn mark_changed(&self, pod: &Uid) {
         self.change(|state| state.model.changed_pods.extend([pod.clone()]));
     }
@@ -340,13 +340,13 @@ impl PolicyIndex {
         self.change(|state| state.model.mark_all_changed());
     }
 
-    /// Waits until the index has changed. Only one task may wait.
+    /// Waits until the index has changed since the last call. Only one task may wait.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Returns the ids of a pod's groups, sorted, without groups of peers whose creation failed.
-    /// Returns an error if another group does not exist yet and this is no `dry_run`.
+    /// Returns the ids of a pod's security groups, sorted, without groups of peers whose creation
+    /// failed. Returns an error if another group does not exist yet and this is no `dry_run`.
     fn ids(
         &self,
         state: &IndexState,
@@ -381,7 +381,7 @@ impl PolicyIndex {
 }
 
 impl IndexState {
-    /// Advances the logical time and returns it.
+    /// Advances the logical time, a counter, and returns it.
     fn next_tick(&mut self) -> u64 {
         self.tick += 1;
         self.tick

@@ -1,8 +1,8 @@
 //! Incremental computation of the security groups that follow from policies, pods and namespaces.
 //!
-//! A change is only recorded. The groups of the pods that it may concern are recomputed later, in
-//! slices and at the latest on the next read, so that a hundred changes at startup cost as much as
-//! one, and no change blocks the thread.
+//! A change is only recorded. The groups of the pods that the change may concern are recomputed
+//! later, in slices and at the latest on the next read, so that a hundred changes at startup cost
+//! as much as one, and no change blocks the thread.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
@@ -17,14 +17,14 @@ use super::rules::{self, GroupRules};
 use super::selector::Labels;
 use super::terms::{ParsedPolicy, PeerScope, PeerSelector};
 
-/// A security group that must exist.
+/// A security group that must exist, with exactly these rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DesiredGroup {
-    /// The name of the group.
+    /// The name of the security group.
     pub(crate) name: GroupName,
     /// The policy that needs the group; `None` for a group that exists regardless of policies.
     pub(crate) owner: Option<Owner>,
-    /// The rules of the group.
+    /// The rules of the security group, which refer to other groups by name.
     pub(crate) rules: GroupRules,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct DesiredGroup {
 pub(super) struct PodGroups {
     /// `true` if policies apply to the pod and no policy isolates it in any direction.
     pub(super) open: bool,
-    /// The names of the groups, without those that every open pod has.
+    /// The names of the security groups, without those that every `open` pod has.
     pub(super) names: BTreeSet<GroupName>,
     /// The numbers of the pod's named ports, by the name of a group. There is an entry for each
     /// policy that selects the pod, and for each peer selector that matches it, if the policy or
@@ -41,38 +41,38 @@ pub(super) struct PodGroups {
     pub(super) ports: BTreeMap<GroupName, PortNumbers>,
 }
 
-/// All policies, pods and namespaces, and the groups that follow from them.
+/// All network policies, pods and namespaces, and the security groups that follow from them.
 #[derive(Default)]
 pub(super) struct PolicyModel {
     /// UID and labels of each namespace, by name.
     namespaces: HashMap<String, (Uid, Labels)>,
     /// The parsed policies, by UID.
     pub(super) policies: HashMap<Uid, Arc<ParsedPolicy>>,
-    /// The pods by UID, with their groups as last computed.
+    /// The pods by UID, with their security groups as last computed.
     pods: BTreeMap<Uid, (PodFields, PodGroups)>,
     /// The policies and peer selectors that concern each namespace, by the name of the namespace.
     /// An entry is removed when a policy or the namespace changes, and computed again when it is
     /// needed.
     scopes: HashMap<String, Arc<NamespaceScope>>,
     /// The distinct sets of numbers that pods have for the named ports of a group, by the name of
-    /// the group. Each set has the number of pods that have it.
+    /// the group. The value of each set is the number of pods that have it.
     resolved: HashMap<GroupName, BTreeMap<PortNumbers, usize>>,
-    /// The pods whose groups must be recomputed.
+    /// The pods whose security groups must be recomputed.
     dirty: BTreeSet<Uid>,
-    /// The policies that were added or removed and are not being applied to the pods yet.
+    /// The policies that were added, changed or removed and are not being applied to the pods yet.
     pending: Vec<Arc<ParsedPolicy>>,
-    /// The added or removed policies that are being applied to the pods, in the order of their UIDs.
+    /// The added, changed or removed policies that are being applied to the pods one after the other, in the order of the pods' UIDs.
     applying: Vec<Arc<ParsedPolicy>>,
-    /// The last pod to which `applying` was applied.
+    /// The last pod to which the policies in `applying` were applied; `None` before the first one.
     applied_to: Option<Uid>,
-    /// The limit of the rules of each namespace.
+    /// The limit of the number of security group rules of each namespace.
     rule_limit: RuleLimit,
-    /// The number of recomputations of pods so far.
+    /// The number of recomputations of a pod's security groups so far.
     #[cfg(test)]
     pub(super) recomputed: usize,
-    /// The pods whose groups have changed since the changes were last taken.
+    /// The pods whose security groups have changed, or may have been changed in the cloud, since a caller last took these changes.
     pub(super) changed_pods: HashSet<Uid>,
-    /// The policies whose groups or rules have changed since the changes were last taken.
+    /// The policies whose security groups have changed, or may have been changed in the cloud, since a caller last took these changes.
     pub(super) changed_policies: HashSet<Uid>,
 }
 
@@ -114,7 +114,7 @@ impl PolicyModel {
         self.dirty.insert(uid);
     }
 
-    /// Removes a pod, and subtracts its port numbers from the counts.
+    /// Removes a pod, and subtracts it from the numbers of pods that have the same numbers for named ports.
     pub(super) fn remove_pod(&mut self, uid: &Uid) {
         self.dirty.remove(uid);
         self.changed_pods.remove(uid);
@@ -142,7 +142,7 @@ impl PolicyModel {
         }
     }
 
-    /// Returns the groups that a pod must have, even if the pod is not in the model.
+    /// Returns the security groups that a pod must have, even if the pod is not in the model.
     pub(super) fn groups_for(&mut self, facts: &PodFields) -> PodGroups {
         self.update();
         match self.pods.get(&facts.owner.uid) {
@@ -151,8 +151,8 @@ impl PolicyModel {
         }
     }
 
-    /// Returns the groups that a pod must have, or `None` if the pod is not in the model or
-    /// policies do not apply to it.
+    /// Returns the security groups that a pod must have, or `None` if the pod is not in the model
+    /// or policies do not apply to it.
     pub(super) fn pod_groups(&mut self, uid: &Uid) -> Option<&PodGroups> {
         self.update();
         self.pods.get(uid).filter(|(facts, _)| facts.is_restricted).map(|(_, groups)| groups)
@@ -163,21 +163,21 @@ impl PolicyModel {
         self.pods.get(uid).map(|(facts, _)| &facts.owner)
     }
 
-    /// Marks all pods and policies as changed.
+    /// Marks all pods and policies as changed, so that their security groups are reconciled.
     pub(super) fn mark_all_changed(&mut self) {
         self.changed_pods = self.pods.keys().cloned().collect();
         self.changed_policies = self.policies.keys().cloned().collect();
     }
 
-    /// Marks the pods that must have `group` as changed.
+    /// Marks the pods that must have the security group `group` as changed.
     pub(super) fn mark_members_changed(&mut self, group: &GroupName) {
         self.update();
         let members = self.pods.iter().filter(|(_, (_, groups))| groups.names.contains(group));
         self.changed_pods.extend(members.map(|(uid, _)| uid.clone()));
     }
 
-    /// Returns the groups that a policy needs. Groups of peers come first, because the rules of the
-    /// other groups refer to them. The list is empty if the policy does not exist.
+    /// Returns the security groups that a policy needs. Groups of peers come first, because the
+    /// rules of the other groups refer to them. The list is empty if the policy does not exist.
     pub(super) fn policy_groups(&mut self, uid: &Uid) -> Vec<DesiredGroup> {
         self.update();
         let Some(terms) = self.policies.get(uid) else { return Vec::new() };
@@ -190,7 +190,7 @@ impl PolicyModel {
         peers.chain(own).collect()
     }
 
-    /// Limits the number of rules of the policies of each namespace.
+    /// Sets the maximum number of rules that the policies of one namespace may have together; `None` for no limit.
     pub(super) fn set_max_rules(&mut self, max_rules: Option<usize>) {
         self.rule_limit.set_max(max_rules, &self.policies);
     }
@@ -202,12 +202,12 @@ impl PolicyModel {
         self.rule_limit.exceeded_by(self.policies.get(uid)?)
     }
 
-    /// Returns the rules of a policy for the pods that have these numbers for its named ports.
+    /// Returns the security group rules of a policy for the pods that have the numbers `own` for its named ports.
     fn rules(&self, terms: &ParsedPolicy, own: &PortNumbers) -> GroupRules {
         rules::of(terms, own, |peers| self.numbers(peers))
     }
 
-    /// Returns the names of the groups of all policies.
+    /// Returns the names of the security groups that the policies need.
     pub(super) fn group_names(&mut self) -> HashSet<GroupName> {
         self.update();
         let own = self.policies.values().flat_map(|terms| self.own_groups(terms)).map(|(name, _)| name);
@@ -316,7 +316,7 @@ impl PolicyModel {
         scope
     }
 
-    /// Recomputes the groups of all pods that recorded changes may concern.
+    /// Recomputes the groups of all pods that recorded changes may concern, and compares the policies with the rule limit.
     pub(super) fn update(&mut self) {
         while self.advance(usize::MAX) {}
         let mut rule_limit = std::mem::take(&mut self.rule_limit);
@@ -360,7 +360,7 @@ impl PolicyModel {
         !(self.dirty.is_empty() && self.applying.is_empty() && self.pending.is_empty())
     }
 
-    /// Recomputes the groups of a pod, and records it as changed if they differ.
+    /// Recomputes the security groups of a pod, and records the pod as changed if they differ.
     fn recompute(&mut self, uid: Uid) {
         let Some((facts, before)) = self.pods.remove(&uid) else { return };
         #[cfg(test)]
@@ -378,9 +378,9 @@ impl PolicyModel {
         self.pods.insert(uid, (facts, groups));
     }
 
-    /// Updates the counts of port numbers when a pod joins or leaves its groups. When the first pod
-    /// with a set of numbers joins, or the last one leaves, the policies that use the group are
-    /// marked as changed.
+    /// Updates the counts of pods by port numbers when a pod joins (`joins`) or leaves its groups.
+    /// When the first pod with a set of numbers joins, or the last one leaves, the policies that
+    /// use the group are marked as changed.
     fn count(&mut self, groups: &PodGroups, joins: bool) {
         let Self { policies, resolved, changed_policies, rule_limit, .. } = self;
         for (group, numbers) in &groups.ports {
@@ -403,15 +403,15 @@ impl PolicyModel {
         }
     }
 
-    /// Discards the computed scope of a namespace, and has the groups of its pods recomputed.
+    /// Discards the computed policies and peer selectors of a namespace, and marks its pods for recomputation.
     fn namespace_changed(&mut self, name: &str) {
         self.scopes.remove(name);
         let pods = self.pods.iter().filter(|(_, (facts, _))| facts.owner.namespace == name);
         self.dirty.extend(pods.map(|(uid, _)| uid.clone()));
     }
 
-    /// Discards all computed scopes, and records the change for the pods that policies with the old or
-    /// the new terms may concern.
+    /// Discards the computed policies and peer selectors of all namespaces, and records the policies
+    /// in `changed`, in their old and their new version, to be applied to the pods.
     fn policies_changed(&mut self, changed: impl IntoIterator<Item = Arc<ParsedPolicy>>) {
         self.scopes.clear();
         for terms in changed {

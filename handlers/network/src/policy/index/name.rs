@@ -11,16 +11,16 @@ use super::pod::PortNumbers;
 /// cannot find two contents with the same digest.
 const DIGITS: usize = 40;
 
-/// The prefix of the names of the groups of peers.
+/// The prefix of the names of the security groups of peers: pods that the peer selector of a policy rule matches.
 const PEERS: &str = "peers-";
 
-/// Returns the name of the group for the traffic that no policy restricts: from and to the nodes
-/// and the configured networks.
+/// Returns the name of the security group for the traffic that no policy restricts: from and to the
+/// nodes and the configured networks.
 pub(super) fn nodes() -> GroupName {
     "nodes".into()
 }
 
-/// Returns the name of the group that allows everything in one direction.
+/// Returns the name of the security group that allows everything in one direction.
 pub(super) fn open(direction: Direction) -> GroupName {
     match direction {
         Direction::Ingress => "open-ingress".into(),
@@ -28,7 +28,7 @@ pub(super) fn open(direction: Direction) -> GroupName {
     }
 }
 
-/// Returns the name of the group of the pods that a policy selects.
+/// Returns the name of the security group of the pods that a policy selects.
 pub(super) fn policy(uid: &Uid) -> GroupName {
     format!("policy-{uid}").into()
 }
@@ -39,7 +39,7 @@ pub(super) fn resolved(policy: &GroupName, numbers: &PortNumbers) -> GroupName {
     format!("{policy}-{}", digits(&numbers.iter().collect::<Vec<_>>())).into()
 }
 
-/// Returns the name of the group of the pods that match `selector`.
+/// Returns the name of the security group of the pods that match the peer selector `selector`.
 pub(super) fn peers(selector: &impl Serialize) -> GroupName {
     format!("{PEERS}{}", digits(selector)).into()
 }
@@ -50,7 +50,7 @@ pub(super) fn numbered(peers: &GroupName, number: u16) -> GroupName {
     format!("{peers}-{number}").into()
 }
 
-/// Returns `true` if `name` is the name of a group of peers, with or without a port number.
+/// Returns `true` if `name` is the name of a security group of peers (pods that a peer selector matches), with or without a port number.
 pub(super) fn is_of_peers(name: &GroupName) -> bool {
     name.as_str().starts_with(PEERS)
 }

@@ -1,4 +1,4 @@
-//! The watched objects with which the index is updated.
+//! Updates the `PolicyIndex` from the watched nodes, pods, network policies and namespaces.
 
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;

@@ -7,13 +7,13 @@ use staffetta_driver::{Owner, PodLifecycle, Protocol};
 
 use super::selector::Labels;
 
-/// The name and the protocol of a named port.
+/// The name and the protocol of a named port of a container.
 pub(super) type PortName = (String, Protocol);
 
 /// The numbers of named ports, by name and protocol.
 pub(super) type PortNumbers = BTreeMap<PortName, u16>;
 
-/// The fields of a pod that policies depend on.
+/// The fields of a pod that network policies depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodFields {
     /// The namespace, name and UID of the pod.

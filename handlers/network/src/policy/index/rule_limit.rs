@@ -1,4 +1,4 @@
-//! The maximum number of rules of the policies of a namespace.
+//! The maximum number of security group rules of the network policies of a namespace.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use staffetta_driver::Uid;
 
 use super::terms::ParsedPolicy;
 
-/// The maximum number of rules that the policies of one namespace may have together, and the policies that exceed it.
+/// The maximum number of security group rules of all policies of one namespace together, and the policies that exceed it.
 #[derive(Default)]
 pub(super) struct RuleLimit {
-    /// The maximum number of rules; `None` for any number.
+    /// The maximum number of rules of a namespace; `None` for any number.
     max: Option<usize>,
-    /// The number of rules of each policy, if it has been counted since its last change.
+    /// The number of rules of each policy that has been counted since the policy's last change.
     counts: HashMap<Uid, usize>,
-    /// The namespaces that must be compared with the maximum.
+    /// The namespaces whose number of rules must be compared with the maximum.
     unchecked: BTreeSet<String>,
     /// The policies of each namespace that exceed the maximum, without empty sets.
     excessive: HashMap<String, BTreeSet<Uid>>,
 }
 
 impl RuleLimit {
-    /// Sets the maximum. `policies` are all policies.
+    /// Sets the maximum number of rules of a namespace. If it differs, the namespaces of `policies` (all policies) are checked again.
     pub(super) fn set_max(&mut self, max: Option<usize>, policies: &HashMap<Uid, Arc<ParsedPolicy>>) {
         if self.max != max {
             self.max = max;
@@ -29,20 +29,20 @@ impl RuleLimit {
         }
     }
 
-    /// Records that the rules of a policy may have changed.
+    /// Records that the number of rules of a policy may have changed, so that [`check`](Self::check) counts them again.
     pub(super) fn changed(&mut self, terms: &ParsedPolicy) {
         self.counts.remove(&terms.owner.uid);
         self.unchecked.insert(terms.owner.namespace.clone());
     }
 
-    /// Returns the maximum if the policy exceeds it, together with older policies of its namespace.
+    /// Returns the maximum number of rules if the policy exceeds it, together with older policies of its namespace; otherwise `None`.
     pub(super) fn exceeded_by(&self, terms: &ParsedPolicy) -> Option<usize> {
         let excessive = self.excessive.get(&terms.owner.namespace);
         self.max.filter(|_| excessive.is_some_and(|policies| policies.contains(&terms.owner.uid)))
     }
 
-    /// Compares the changed namespaces with the maximum. The oldest policies have precedence. `rules` counts the rules of a policy. Returns
-    /// the policies that begin or cease to exceed the maximum.
+    /// Compares the rules of each changed namespace with the maximum. Older policies have precedence. `rules` counts the rules of a policy.
+    /// Returns the policies that begin or cease to exceed the maximum.
     pub(super) fn check(
         &mut self,
         policies: &HashMap<Uid, Arc<ParsedPolicy>>,

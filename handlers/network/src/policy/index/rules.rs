@@ -12,7 +12,7 @@ use super::terms::{ParsedPolicy, RuleTerm};
 /// The rules of a security group. They refer to other groups by name.
 pub(crate) type GroupRules = BTreeSet<SecurityRule<GroupName>>;
 
-/// Returns the rules that allow everything in one direction.
+/// Returns the security group rules that allow everything in one direction: one for each IP version.
 pub(super) fn allow_everything(direction: Direction) -> GroupRules {
     rule(direction, None, &Remote::Any).into_iter().collect()
 }
@@ -25,9 +25,9 @@ pub(super) fn allow_networks<'n>(
     networks.flat_map(|net| rule(direction, None, &Remote::Net(*net))).collect()
 }
 
-/// Returns the rules of a policy for one group of its pods. `own` contains the numbers of the
-/// policy's named ports at the pods in the group. `numbers` returns the numbers of a peer
-/// selector's named port at the matching pods.
+/// Returns the security group rules of a policy for one group of its pods. `own` contains the
+/// numbers of the policy's named ports at the pods in the group. `numbers` returns the numbers of a
+/// peer selector's named port at the matching pods.
 pub(super) fn of(
     terms: &ParsedPolicy,
     own: &PortNumbers,
@@ -50,13 +50,13 @@ pub(super) fn of(
     rules.collect()
 }
 
-/// Returns the range that consists of a single port.
+/// Returns the port range that consists of the single port `number` of the protocol.
 fn port(protocol: Protocol, number: u16) -> ProtocolPorts {
     ProtocolPorts { protocol, range: Some((number, number)) }
 }
 
-/// Returns one rule for each IP version of the remote. A network that contains all addresses
-/// becomes [`Remote::Any`].
+/// Returns one rule for each IP version of `remote`; `None` as `ports` stands for all ports of all
+/// protocols. A network that contains all addresses becomes [`Remote::Any`].
 fn rule(
     direction: Direction,
     ports: Option<ProtocolPorts>,

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::Serialize;
 
-/// The labels of an object.
+/// The labels of a Kubernetes object, by key.
 pub(super) type Labels = BTreeMap<String, String>;
 
-/// A label selector: a conjunction of requirements. An empty selector matches every object.
+/// A label selector, of pods or of namespaces: a conjunction of requirements. An empty selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct PodSelector(BTreeSet<LabelRequirement>);
 
-/// A requirement of a label selector.
+/// A requirement of a label selector. The first text of each variant but the last is the key of the label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 enum LabelRequirement {
     /// The object has the label with one of these values.
@@ -23,12 +23,12 @@ enum LabelRequirement {
     Exists(String),
     /// The object does not have the label.
     Absent(String),
-    /// An unknown operator, which matches no object.
+    /// An operator that the Kubernetes API does not define, and which matches no object.
     Unknown(String),
 }
 
 impl PodSelector {
-    /// Parses a selector; equivalent selectors are equal.
+    /// Parses a label selector, so that equal requirements in `matchLabels` and `matchExpressions` give equal selectors.
     pub(super) fn of(selector: &LabelSelector) -> Self {
         let labels = selector.match_labels.iter().flatten();
         let labels = labels.map(|(key, value)| LabelRequirement::In(key.clone(), [value.clone()].into()));

@@ -17,7 +17,7 @@ use super::pod::{PodFields, PortName};
 use super::selector::PodSelector;
 
 /// The maximum number of pairs of a port and a peer in a policy. Each pair becomes one or two
-/// rules.
+/// security group rules.
 const MAX_PAIRS: usize = 10_000;
 
 /// The maximum number of peer selectors in a policy. Each pod is matched against every selector.
@@ -30,8 +30,8 @@ pub(super) struct ParsedPolicy {
     pub(super) owner: Owner,
     /// The creation time of the policy.
     pub(super) created: Option<Time>,
-    /// The selector of the pods that the policy applies to, all of them in the namespace of the
-    /// policy.
+    /// The selector of the pods that the policy applies to; it selects only pods in the namespace
+    /// of the policy.
     pub(super) selector: PodSelector,
     /// The directions in which the policy isolates the selected pods.
     pub(super) isolated: BTreeSet<Direction>,
@@ -60,7 +60,7 @@ pub(super) enum RuleTerm {
 /// A selector of pods in one or several namespaces, from the peers of a rule.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct PeerSelector {
-    /// The namespaces of the pods.
+    /// The namespaces of the selected pods.
     pub(super) scope: PeerScope,
     /// The selector of the pods by their labels.
     pub(super) pods: PodSelector,
@@ -79,7 +79,7 @@ pub(super) enum PeerScope {
 }
 
 impl ParsedPolicy {
-    /// Returns the name of the group of the pods that the policy selects.
+    /// Returns the name of the security group of the pods that the policy selects.
     pub(super) fn group(&self) -> GroupName {
         name::policy(&self.owner.uid)
     }
@@ -118,7 +118,7 @@ impl ParsedPolicy {
         terms
     }
 
-    /// Returns `true` if the groups of the pod may depend on the policy.
+    /// Returns `true` if the security groups of the pod may depend on the policy.
     pub(super) fn may_concern(&self, pod: &PodFields) -> bool {
         let namespace = &pod.owner.namespace;
         let is_peer = |peers: &PeerSelector| {

@@ -102,7 +102,7 @@ pub struct NetworkAttachmentDefinition {
     /// The metadata of the object.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The definition of the network.
+    /// The definition of the network: the configuration of a CNI plug-in.
     #[serde(default)]
     pub spec: NetworkAttachmentSpec,
 }
@@ -139,7 +139,7 @@ impl Metadata for NetworkAttachmentDefinition {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Attachment {
-    /// The subnet of the network.
+    /// The subnet of the additional network.
     pub(super) subnet_id: SubnetId,
     /// The VIF driver that the network requires; `None` if any driver is allowed.
     pub(super) driver_type: Option<String>,
@@ -164,7 +164,7 @@ impl Attachment {
 pub(super) struct AdditionalNetwork {
     /// The name of the interface in the pod.
     pub(super) interface: String,
-    /// The definition of the network.
+    /// The definition of the network: its subnet and the VIF driver that it requires.
     pub(super) attachment: Attachment,
 }
 

@@ -11,7 +11,7 @@ const MAX_INTERFACE_NAME: usize = 15;
 /// The reason why the additional networks that a pod requests are not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
-    /// The annotation is neither a JSON list nor a list of names.
+    /// The annotation is neither a JSON list nor a list of names, or it names invalid or too many networks.
     #[error(
         "the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}"
     )]
@@ -31,9 +31,9 @@ pub enum NetworksError {
 /// pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NetworkRequest {
-    /// The namespace of the network.
+    /// The namespace of the requested `NetworkAttachmentDefinition`.
     pub(super) namespace: String,
-    /// The name of the network.
+    /// The name of the requested `NetworkAttachmentDefinition`.
     pub(super) name: String,
     /// The name of the interface in the pod.
     pub(super) interface: String,

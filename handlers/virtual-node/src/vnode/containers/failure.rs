@@ -24,7 +24,7 @@ pub(super) struct OperationFailure {
     pub(super) reason: String,
     /// The message, for people.
     pub(super) message: String,
-    /// The requests of the operation.
+    /// The log of the requests that the driver sent for the operation.
     pub(super) requests: Arc<RequestLog>,
 }
 
@@ -48,7 +48,7 @@ impl OperationFailure {
     }
 }
 
-/// Returns `true` for a text that may be the reason of a waiting container.
+/// Returns `true` if the text may be the reason of a waiting container: at most 64 letters, digits and `_`, with a letter first.
 fn is_reason(text: &str) -> bool {
     let starts = text.starts_with(|first: char| first.is_ascii_alphabetic());
     starts && text.len() <= 64 && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')

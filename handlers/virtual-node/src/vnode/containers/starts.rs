@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::failure::BACKOFF;
 
-/// The time after which the earlier starts of a container do not count any more: that of kubelets.
+/// The time since the last start of a container after which its earlier starts do not lengthen the back-off any more, as in kubelets.
 const STEADY: Duration = Duration::from_secs(600);
 
 /// The starts of a container with one image, each less than [`STEADY`] after the one before.
@@ -20,7 +20,7 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Returns the starts after a further one, with this image.
+    /// Returns the record of a further start with this image. It continues `earlier` if that has the same image and still counts.
     pub(super) fn after(earlier: Option<Self>, image: &str, now: Instant) -> Self {
         let earlier = earlier.filter(|earlier| earlier.image == image && earlier.count_at(now));
         let earlier = earlier.map_or(0, |earlier| earlier.count);
@@ -30,7 +30,7 @@ impl Starts {
         Self { image: image.to_owned(), count: earlier.saturating_add(1), last: now, next }
     }
 
-    /// Returns `true` while these starts count.
+    /// Returns `true` while these starts lengthen the back-off: for [`STEADY`] after the last one.
     pub(super) fn count_at(&self, now: Instant) -> bool {
         now < self.last + STEADY
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::SeenLease;
 use staffetta_handler::BootTime;
 
-/// The times of a Lease.
+/// The durations that govern the election of the holder of a Lease.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::vnode) struct LeaseTiming {
     /// The time after which other processes take a Lease that is not renewed.
     pub(in crate::vnode) duration: Duration,
     /// The interval between two renewals.
     pub(in crate::vnode) renewal: Duration,
-    /// The delay after a failed write.
+    /// The delay before the next write after a failed one.
     pub(in crate::vnode) retry: Duration,
 }
 
@@ -67,7 +67,7 @@ pub(in crate::vnode) struct LeaseElection {
     seen: Option<(SeenLease, BootTime)>,
     /// The time until which this process may act; `None` while it does not hold the Lease.
     until: Option<BootTime>,
-    /// The time since which this process wants the Lease without holding it; `None` if there is no such time.
+    /// The time since which this process wants the Lease without holding it; `None` if it does not want the Lease, or holds it.
     wanted: Option<BootTime>,
     /// The earliest time of the next write: a renewal of the holder, or a retry.
     due: BootTime,
@@ -91,7 +91,7 @@ impl LeaseElection {
         }
     }
 
-    /// Returns `true` while this process may act for the node.
+    /// Returns `true` while this process may act for the node, as the holder of its Lease.
     pub(in crate::vnode) fn may_act(&self, now: BootTime) -> bool {
         self.until.is_some_and(|until| now < until)
     }
@@ -170,7 +170,7 @@ impl LeaseElection {
         (holds || may_take()).then_some(write)
     }
 
-    /// Records that a write begins.
+    /// Records that a write to the Lease begins. No other one begins before [`finish`](Self::finish).
     pub(in crate::vnode) fn begin(&mut self, now: BootTime) {
         self.began = Some(now);
     }

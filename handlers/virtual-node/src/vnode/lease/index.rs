@@ -27,7 +27,7 @@ impl LeaseIndex {
         unknown.map(|entry| (Arc::clone(entry.key()), entry.value().clone())).collect()
     }
 
-    /// Forgets the deletion of a Lease at or before `version`, at which this replica has written it.
+    /// Forgets that the watch has shown a Lease as deleted, at or before `version`: this replica has taken the Lease with that version.
     pub(in crate::vnode) fn forget_taken(&self, node: &str, version: u64) {
         self.0.remove_if(node, |_, seen| seen.deleted && seen.version <= version);
     }

@@ -40,7 +40,7 @@ pub(super) fn is_of_replica(name: &str) -> bool {
     name.starts_with(REPLICA_PREFIX)
 }
 
-/// The holder of a Lease whose deletion was not seen. It is no valid identity.
+/// The placeholder for the holder of a Lease whose deletion was not seen: the last holder is not known. It is no valid identity.
 const UNKNOWN_HOLDER: &str = "?";
 
 /// A Lease as this process has seen it: in a watch, or as the response to a request.

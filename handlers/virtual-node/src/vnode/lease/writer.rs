@@ -103,7 +103,7 @@ impl LeaseWriter {
         WriteResult::Failed
     }
 
-    /// Reads a Lease that was in another state than expected.
+    /// Reads a Lease again after a write that met another state than expected, and returns its current state as the result.
     async fn current(&self, name: &str) -> WriteResult {
         match tokio::time::timeout(LIMIT, self.api.get_opt(name)).await {
             Ok(Ok(Some(lease))) => WriteResult::Conflict(SeenLease::of(&lease)),

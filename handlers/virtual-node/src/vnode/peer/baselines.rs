@@ -22,7 +22,7 @@ impl PeerBaselines {
         Self(index)
     }
 
-    /// Builds the registration.
+    /// Builds the registration of the handler: a watch of Deployments, and a trigger once all existing ones are in the index.
     pub fn registration(self) -> Registration<Self> {
         let index = Arc::clone(&self.0);
         let registration = Registration::new(self)

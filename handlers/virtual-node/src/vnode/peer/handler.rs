@@ -118,7 +118,7 @@ impl TriggerHandler<PeerDue> for PeerDeployments {
     }
 }
 
-/// A request to compare a peer Deployment with the bases.
+/// A request to compare the replicas of a peer Deployment with the number of bases that its pods match.
 #[derive(Clone, Debug)]
 struct PeerDue(Identity);
 

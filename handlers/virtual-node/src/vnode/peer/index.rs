@@ -41,7 +41,7 @@ struct Peers {
 }
 
 impl Peers {
-    /// Adds the containers of a Deployment to the remembered ones.
+    /// Moves the containers of a peer Deployment to the front of the remembered ones, and forgets the oldest above [`REMEMBERED`].
     fn remember(&mut self, deployment: &Deployment) {
         for container in containers(deployment) {
             let known = self.remembered.iter().position(|known| known == container);

@@ -18,7 +18,7 @@ pub(super) fn may_run(pod: &PodSpec, node: &BaseNode) -> bool {
     selected && attracted && tolerated
 }
 
-/// Returns `true` if the node meets all requirements of a term. A term without any matches nothing.
+/// Returns `true` if the node meets all requirements of a node selector term. A term without requirements matches no node.
 fn matches(term: &NodeSelectorTerm, node: &BaseNode) -> bool {
     let labels = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();

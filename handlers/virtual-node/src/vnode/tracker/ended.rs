@@ -21,20 +21,20 @@ pub struct EndedOperation {
 /// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationOutcome {
-    /// The base answered that it succeeded.
+    /// The base answered that the operation succeeded.
     Success,
-    /// The base answered that it failed, or did not answer in time.
+    /// The base answered that the operation failed, or did not answer in time.
     Failure,
     /// The tunnel did not take the request.
     Refused,
-    /// Nothing was answered, and a later report of the base shows the effect.
+    /// The base did not answer, but a later report of the base shows the effect of the operation.
     Observed,
     /// This replica no longer looks after the base: the end of the operation is not known.
     Abandoned,
 }
 
 impl OperationOutcome {
-    /// All outcomes.
+    /// All outcomes, in the order of the variants.
     pub const ALL: [Self; 5] = [Self::Success, Self::Failure, Self::Refused, Self::Observed, Self::Abandoned];
 
     /// Returns the value of the label `outcome` of the metric of operations.

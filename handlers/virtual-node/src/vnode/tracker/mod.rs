@@ -27,14 +27,14 @@ use crate::triggers::{node_identity, pod_identity};
 /// The reason of the Event about a stuck operation.
 pub(crate) const STUCK: &str = "OperationStuck";
 
-/// The time limits by which an operation counts as stuck.
+/// The times after which operations on modules count as stuck and are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackerPolicy {
     /// The time since its request after which an operation counts as stuck. Default: 60 s.
     pub stuck_after: Duration,
     /// The time after which a stuck operation is reported again. Default: 10 min.
     pub repeat_after: Duration,
-    /// The interval between two inspections. Default: 15 s.
+    /// The interval between two searches for stuck operations. Default: 15 s.
     pub inspection_interval: Duration,
 }
 
@@ -48,14 +48,14 @@ impl Default for TrackerPolicy {
     }
 }
 
-/// Follows the operations of one handler. Clones share the operations.
+/// Tracks the operations (start or stop) on the modules of bases until they end, and reports stuck ones. Clones share the operations.
 #[derive(Clone)]
 pub struct OperationTracker(Arc<Tracked>);
 
 /// The content of an [`OperationTracker`].
 struct Tracked {
     open: Mutex<OpenOperations>,
-    /// Called for each operation that ends.
+    /// The function that is called for each operation that ends, for metrics.
     ended: Box<dyn Fn(&EndedOperation) + Send + Sync>,
     recorder: Recorder,
     policy: TrackerPolicy,
@@ -126,7 +126,7 @@ impl TrackedOperation {
         self.record(outcome);
     }
 
-    /// Records the first outcome of the operation, and passes it on.
+    /// Ends the operation if it has not ended: logs the outcome, and passes it on to the function `ended` of the tracker.
     fn record(&self, outcome: OperationOutcome) {
         let Tracked { open, ended: receiver, .. } = &*self.tracker.0;
         let ended = lock(open).end(self.id, outcome, Instant::now());
@@ -153,7 +153,7 @@ impl std::fmt::Debug for TrackedOperation {
     }
 }
 
-/// Returns the value of the label `action` of metrics.
+/// Returns the value of the label `action` of metrics: `start` or `stop`.
 pub fn action_name(action: ContainerAction) -> &'static str {
     match action {
         ContainerAction::Start => "start",

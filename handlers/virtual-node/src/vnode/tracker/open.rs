@@ -10,7 +10,7 @@ use super::action_name;
 use super::ended::{EndedOperation, OperationOutcome};
 use crate::vnode::{ContainerAction, Operation};
 
-/// The operations in progress.
+/// The operations on the modules of bases that are in progress, by id.
 #[derive(Debug, Default)]
 pub(super) struct OpenOperations {
     by_id: BTreeMap<u64, OpenOperation>,
@@ -23,9 +23,9 @@ pub(super) struct OpenOperations {
 struct OpenOperation {
     operation: Arc<Operation>,
     asked: Instant,
-    /// The time at which the tunnel took the request.
+    /// The time at which the tunnel took the request; `None` before that.
     sent: Option<Instant>,
-    /// The time at which it was last reported as stuck.
+    /// The time at which the operation was last reported as stuck; `None` if it was not.
     reported: Option<Instant>,
 }
 
