@@ -48,7 +48,8 @@ pub fn main(registry: Registry) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", error.message());
+            // `eprintln` panics if standard error is closed, such as a terminal.
+            let _ = writeln!(io::stderr(), "{}", error.message());
             error.exit_code()
         }
     }

@@ -110,6 +110,38 @@ async fn the_view_of_top_needs_a_terminal_and_restores_it() {
     assert!(process.terminate().await.success());
 }
 
+#[tokio::test]
+async fn top_ends_without_a_panic_when_its_terminal_is_closed() {
+    let server = ApiServer::start(Options::default()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &server.kubeconfig()).await;
+    process.ready().await;
+    let (shown, status) = (folder.path().join("shown"), folder.path().join("status"));
+    // The shell outlives the terminal, and says how `top` ended.
+    let top = format!("{PROGRAM} top --admin http://{}; echo $? >{}", process.admin(), status.display());
+    let mut terminal = tokio::process::Command::new("script")
+        .args(["-qfec", &format!("trap '' HUP; {top}"), shown.to_str().unwrap()])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    eventually("it shows its view", async || {
+        std::fs::read_to_string(&shown).is_ok_and(|shown| shown.contains("\x1b[?1049h"))
+    })
+    .await;
+    terminal.kill().await.unwrap();
+    let mut ended = String::new();
+    eventually("top ends", async || {
+        ended = std::fs::read_to_string(&status).unwrap_or_default();
+        ended.ends_with('\n')
+    })
+    .await;
+    assert!(["0\n", "1\n"].contains(&&*ended), "{ended}");
+    assert!(process.terminate().await.success());
+}
+
 #[test]
 fn a_kubeconfig_that_cannot_be_used_is_named_and_ends_the_program() {
     let folder = tempfile::tempdir().unwrap();

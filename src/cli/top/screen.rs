@@ -1,6 +1,7 @@
 //! The terminal of `staffetta top`: draws the view, and reads the keys.
 
 use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use crate::cli::line::{Colour, StyledLine};
 /// The interval at which the view is drawn even without a new state, because it shows the age of the state.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// The terminal, which is restored when this value is dropped, and on a panic.
-pub(super) struct Screen(DefaultTerminal);
+/// The terminal, which is restored when this value is dropped, and on a panic. The drop of [`DefaultTerminal`] is not run, because it
+/// panics if the terminal is closed.
+pub(super) struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     /// Fails unless standard input and standard output are both a terminal.
@@ -35,7 +37,7 @@ impl Screen {
 
     /// Switches the terminal to its alternate screen and to raw mode.
     pub(super) fn open() -> Result<Self, CommandError> {
-        ratatui::try_init().map(Self).map_err(|error| {
+        ratatui::try_init().map(ManuallyDrop::new).map(Self).map_err(|error| {
             // A part of it may have been done.
             let _ = ratatui::try_restore();
             CommandError::Terminal(error)
@@ -75,6 +77,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         // There is nothing left to do if it fails.
+        let _ = self.0.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
