@@ -152,7 +152,7 @@ pub(super) fn execute(
             output.write_all(&script)?;
         }
         Command::Version(OutputArguments { format }) => {
-            format.write(&VERSION, || VERSION.to_string(), output)?
+            format.write(&VERSION, || VERSION.to_string(), output)?;
         }
     }
     Ok(())
