@@ -54,7 +54,7 @@ pub struct Leftover {
     pub handler: String,
     /// The UID of the object.
     pub uid: String,
-    /// The object, and the result of the release: `found` if the resources were only listed, `released`, or the error.
+    /// The object, with the result of the release of its resources: `found` if they were only listed, `released`, or the error.
     #[serde(flatten)]
     pub owner: ObjectResult,
 }
@@ -181,8 +181,8 @@ fn with_pool(configuration: &Configuration) -> Configuration {
     configuration
 }
 
-/// Sets `count` to the number of VIFs that the pool of a cluster keeps ready, and deletes them if `apply` is set. Call it after the handler
-/// `vif` has started the pool. If they cannot be deleted, `count` is set nevertheless.
+/// Sets `count` to the number of VIFs that the pool of the cluster of `setup` keeps ready, and deletes them if `apply` is set; `count` stays if
+/// that fails. Does nothing without a pool that keeps VIFs ready. Call it after the handler `vif` has started the pool.
 async fn drain_pool(
     setup: &Setup,
     apply: bool,

@@ -23,7 +23,7 @@ use crate::config::{self, Configuration, ConfigurationError, FileSchema, Kuberne
 use crate::connect::Connection;
 use crate::run::{self, RunError, block_on, start};
 
-/// The error when the CNI configuration file cannot be written.
+/// The error of a CNI configuration file that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {} (`cni_daemon.conflist`)", path.display())]
 struct ConflistError {

@@ -48,7 +48,7 @@ pub fn main(registry: Registry) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            // `eprintln` panics if standard error is closed, such as a terminal.
+            // `eprintln!` panics if standard error cannot be written, for example if its terminal was closed.
             let _ = writeln!(io::stderr(), "{}", error.message());
             error.exit_code()
         }

@@ -23,7 +23,8 @@ pub(super) struct UninstallArguments {
     output: OutputArguments,
 }
 
-/// Lists the objects that have a finalizer of the controller, or removes the finalizers, and writes the result.
+/// Runs `staffetta uninstall`: lists the finalizers and the virtual nodes of the controller or, with `--apply`, removes them. Writes the
+/// result, and fails if an object was not freed.
 pub(super) fn uninstall(
     arguments: &UninstallArguments,
     registry: Registry,

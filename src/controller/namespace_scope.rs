@@ -106,7 +106,7 @@ mod tests {
         NamespaceScope::new(Selector::from_iter([("team", "net")]))
     }
 
-    async fn has_entered(scope: &NamespaceScope) -> bool {
+    async fn has_newly_matching(scope: &NamespaceScope) -> bool {
         let newly_matching = tokio::time::timeout(Duration::from_secs(1), scope.newly_matching()).await;
         newly_matching.is_ok_and(|names| names == ["shop"])
     }
@@ -115,15 +115,19 @@ mod tests {
     async fn a_namespace_enters_only_if_objects_of_it_were_left_out() {
         let scope = scope();
         scope.apply(&Event::Added(namespace(Some("net"))));
-        assert!(scope.admits_objects_of("shop") && !has_entered(&scope).await);
+        assert!(scope.admits_objects_of("shop") && !has_newly_matching(&scope).await);
         scope.apply(&Event::Modified(namespace(None)));
         scope.apply(&Event::Modified(namespace(Some("net"))));
-        assert!(!has_entered(&scope).await, "nothing happened to its objects meanwhile");
+        assert!(!has_newly_matching(&scope).await, "nothing happened to its objects meanwhile");
         scope.apply(&Event::Modified(namespace(Some("web"))));
-        assert!(!scope.admits_objects_of("shop") && !has_entered(&scope).await);
+        assert!(!scope.admits_objects_of("shop") && !has_newly_matching(&scope).await);
         scope.apply(&Event::Modified(namespace(Some("net"))));
         scope.apply(&Event::Modified(namespace(Some("net"))));
-        assert!(scope.admits_objects_of("shop") && has_entered(&scope).await && !has_entered(&scope).await);
+        assert!(
+            scope.admits_objects_of("shop")
+                && has_newly_matching(&scope).await
+                && !has_newly_matching(&scope).await
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -131,11 +135,11 @@ mod tests {
         let scope = scope();
         assert!(!scope.admits_objects_of("shop"));
         scope.apply(&Event::Added(namespace(Some("net"))));
-        assert!(scope.admits_objects_of("shop") && has_entered(&scope).await);
+        assert!(scope.admits_objects_of("shop") && has_newly_matching(&scope).await);
         scope.apply(&Event::Deleted(Tombstone::Last(namespace(Some("net")))));
         assert!(!scope.admits_objects_of("shop"));
         scope.apply(&Event::Deleted(Tombstone::Last(namespace(Some("net")))));
         scope.apply(&Event::Added(namespace(Some("net"))));
-        assert!(!has_entered(&scope).await, "its objects are gone with it");
+        assert!(!has_newly_matching(&scope).await, "its objects are gone with it");
     }
 }

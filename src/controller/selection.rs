@@ -277,14 +277,15 @@ mod tests {
             ..KubernetesOptions::default()
         });
         let scope = some.scope.as_ref().unwrap();
-        for (name, labels, entered) in [("shop", json!({ "tier": "web" }), true), ("bank", json!({}), false)]
+        for (name, labels, newly_matching) in
+            [("shop", json!({ "tier": "web" }), true), ("bank", json!({}), false)]
         {
             let pod = pod(&json!({ "namespace": name, "labels": labels }));
             assert!(!some.admits(&Event::Added(pod).erase()).is_taken());
             let metadata = json!({ "name": name, "labels": { "team": "net" } });
             let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             scope.apply(&Event::Added(Arc::new(namespace)));
-            assert_eq!(scope.newly_matching().now_or_never().is_some(), entered, "{name}");
+            assert_eq!(scope.newly_matching().now_or_never().is_some(), newly_matching, "{name}");
         }
     }
 
@@ -309,7 +310,7 @@ mod tests {
         }));
         let registration = Registration::new(NotHostNetwork).on::<Pod>().erase();
         let handler = Arc::clone(&some).restrict(registration);
-        for (name, host_network, entered) in [("shop", false, true), ("bank", true, false)] {
+        for (name, host_network, newly_matching) in [("shop", false, true), ("bank", true, false)] {
             let pod = json!({ "metadata": { "namespace": name }, "spec": { "hostNetwork": host_network, "containers": [] } });
             let pod: Pod = serde_json::from_value(pod).unwrap();
             assert!(!handler.wants(&Event::Added(Arc::new(pod)).erase()).is_taken());
@@ -317,7 +318,7 @@ mod tests {
             let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             let scope = some.scope.as_ref().unwrap();
             scope.apply(&Event::Added(Arc::new(namespace)));
-            assert_eq!(scope.newly_matching().now_or_never().is_some(), entered, "{name}");
+            assert_eq!(scope.newly_matching().now_or_never().is_some(), newly_matching, "{name}");
         }
     }
 

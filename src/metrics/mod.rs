@@ -73,8 +73,7 @@ pub(crate) struct Metrics {
     attempts: Family<String, Counter>,
     /// The garbage collections of each handler, by outcome.
     collections: MetricFamily<Counter>,
-    /// The Kubernetes objects that no longer exist although their external resources remained, as the garbage collections of each handler
-    /// found.
+    /// The number of owners of external resources that the garbage collections of each handler found not to exist any more.
     collection_orphans: MetricFamily<Counter>,
     /// The time of the last successful garbage collection of each handler.
     last_collection: MetricFamily<UnitGauge>,

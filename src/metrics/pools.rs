@@ -46,7 +46,7 @@ impl PoolMetrics {
         }
     }
 
-    /// Adds the metrics of all pools to `page`.
+    /// Reads the metrics of all VIF pools and adds them to `page`, the response of `/metrics`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
         let pools: Vec<_> = lock(&self.0).iter().map(|pool| (pool.name, pool.read())).collect();
         let vifs = pools.iter().flat_map(|(name, pool)| {

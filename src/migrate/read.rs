@@ -35,7 +35,7 @@ pub(super) struct ClusterState {
     /// The services of the cluster.
     pub(super) services: Vec<Service>,
     /// The load balancer spec that the configured drivers choose for each service that Kuryr manages, or the error of a driver. `None` for
-    /// a service that gets no load balancer.
+    /// a service that gets no load balancer. Empty unless the handlers `lb` and `lbaasspec` are enabled.
     pub(super) specs: BTreeMap<ObjectKey, Result<Option<LbaasServiceSpec>, String>>,
     /// The states of load balancers in annotations of `Endpoints`, where the first releases of Kuryr wrote them.
     pub(super) states_on_endpoints: BTreeMap<ObjectKey, String>,

@@ -75,7 +75,8 @@ pub(crate) async fn collect_periodically(
     }
 }
 
-/// The error that a garbage collection would release the resources of most owners, which `relay.allow_mass_release` forbids by default.
+/// The error of a garbage collection that would release the resources of most owners (see [`orphans`]), which
+/// `relay.allow_mass_release` forbids by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{missing} of {owners} owners of external resources do not exist, so nothing is released: is this the right cluster, with all its \

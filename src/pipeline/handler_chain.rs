@@ -44,7 +44,8 @@ pub struct HandlerChain {
 }
 
 impl HandlerChain {
-    /// Builds the chain of a handler. If the handler has indexes or a garbage collector, its chain is closed until these are ready.
+    /// Creates the handler with its chain of wrappers (retries, limits, time-out). If it has indexes or a garbage collector, its queues hold
+    /// all events back until the indexed kinds are listed and the ownership marks are read.
     pub(super) fn new(
         name: String,
         registration: Registration,

@@ -44,7 +44,7 @@ struct Activity {
     busy_since: Option<Instant>,
 }
 
-/// The error that the server, or a proxy in front of it, ended a watch as soon as it had begun.
+/// The error of a watch that the server, or a proxy in front of it, ended as soon as it had begun.
 #[derive(Debug, thiserror::Error)]
 #[error("the watch ended at once, without an event or an error")]
 struct EndedAtOnce;

@@ -72,7 +72,7 @@ pub(super) async fn relist_requested(requested: &Notify, last: Option<Instant>) 
     requested.notified().await;
 }
 
-/// The error that the server accepted a request and did not respond to it in time.
+/// The error of a request that the server accepted and did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server does not answer a request")]
 struct Unanswered;

@@ -114,7 +114,7 @@ fn info(kind: InfoKind, data: InfoData) -> LinkAttribute {
     LinkAttribute::LinkInfo(vec![LinkInfo::Kind(kind), LinkInfo::Data(data)])
 }
 
-/// Returns the message of an interface that is set up, without attributes.
+/// Returns a netlink message that brings an interface up (flag `UP`). The caller adds the index or the attributes.
 fn up() -> LinkMessage {
     let mut link = LinkMessage::default();
     link.header.flags = LinkFlags::Up;

@@ -45,7 +45,7 @@ const MAX_FILTER_VALUES: usize = 200;
 /// The maximum number of pages of one list. EC2 has no limit; an endpoint that repeats a page would otherwise be read for ever.
 const MAX_PAGES: usize = 100;
 
-/// The error that the HTTP client of EC2 cannot be built.
+/// The error of an HTTP client for EC2 that cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot build the HTTP client of EC2; does the system have CA certificates?")]
 pub struct Ec2ClientError(#[from] reqwest::Error);

@@ -220,8 +220,8 @@ impl PrefixCloud {
         }
     }
 
-    /// Assigns `count` blocks to an interface, or as many as [the limit](MemoryPrefixes::limit_next_assignment) allows. Fails without any if
-    /// there are too few, as EC2 does.
+    /// Assigns `count` blocks to an interface, or as many as [the limit](MemoryPrefixes::limit_next_assignment) allows. If the
+    /// interface has too few slots, or the subnet too few blocks, it fails and assigns none, as EC2 does.
     fn assign(
         &mut self,
         id: &InterfaceId,

@@ -17,7 +17,7 @@ use staffetta_driver::{
 #[derive(Debug)]
 pub(super) struct PublicIps {
     pool: AddressPool,
-    /// The addresses that were allocated from the pool, and those that users created, by id.
+    /// The existing addresses by id: those allocated from the pool, and those that users created.
     pub(super) by_id: BTreeMap<PublicIpId, MemoryPublicIp>,
     ids: IdSequence,
 }

@@ -119,7 +119,7 @@ impl Failure for kube::Error {
     }
 }
 
-/// The error that a handler panicked; the field is the panic message.
+/// The error of a handler that panicked; the field is the panic message.
 #[derive(Debug, thiserror::Error)]
 #[error("the handler panicked: {0}")]
 pub struct Panicked(String);
@@ -143,7 +143,7 @@ impl Failure for Panicked {
     }
 }
 
-/// The error that an invocation of a handler or of a driver exceeded its time limit, and was interrupted.
+/// The error of an invocation of a handler or of a driver that exceeded its time limit and was interrupted.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {} s", limit.as_secs_f64())]
 pub struct TimedOut {

@@ -53,7 +53,7 @@ pub use registry::{
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};
 
-// A message for tests, shared with the integration tests, which name this crate `staffetta_handler`.
+// The integration tests share `test_message`, which therefore names this crate `staffetta_handler`.
 #[cfg(test)]
 extern crate self as staffetta_handler;
 #[cfg(test)]

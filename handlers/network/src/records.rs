@@ -34,7 +34,7 @@ impl<R: Clone> RecordMap<R> {
         self.0.remove(uid);
     }
 
-    /// Removes all in-memory records, and then adds `records`. It is not atomic.
+    /// Removes all in-memory records, and then adds `records`. A concurrent reader may see only a part of them.
     pub(crate) fn replace_all(&self, records: impl IntoIterator<Item = (Uid, R)>) {
         self.0.clear();
         for (uid, record) in records {

@@ -61,7 +61,7 @@ pub enum PrefixIpError {
     Write(#[from] WriteError),
 }
 
-/// The error that the node of a pod has no free address.
+/// The error for a pod whose node has no free address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node {node} has no free address: {}", self.remedy())]
 pub struct NoAddress {

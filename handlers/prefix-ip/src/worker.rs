@@ -18,7 +18,7 @@ use crate::nodes::{MAX_VISIBILITY_DELAY, NodeTable};
 
 /// The maximum number of machines in one read (EC2 API reference, `DescribeInstances`: at most 1000 ids; fewer keep a response small).
 const BATCH: usize = 100;
-/// The time after which the pools are planned, and due reads are searched, even if nothing changed.
+/// The longest time after which the pools are planned again, and due reads are looked for, even if nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// The delay before an assignment whose effect is not known is repeated. In this time, a read of the interface usually shows the effect.

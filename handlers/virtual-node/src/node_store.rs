@@ -38,7 +38,7 @@ struct Nodes {
     /// The names of nodes that were removed while this process ran, until their Node objects are deleted.
     departed: HashSet<String>,
     /// The names of nodes that exist but have no readable specification.
-    unread: HashSet<String>,
+    unreadable: HashSet<String>,
 }
 
 impl NodeStore {
@@ -108,8 +108,8 @@ impl NodeStore {
     /// nodes stay as they are. A node that is not in `names` any more is treated as usual again.
     pub fn set_unreadable(&self, names: Vec<String>) {
         let names = names.into_iter().collect();
-        let before = std::mem::replace(&mut lock(&self.nodes).unread, names);
-        if before != lock(&self.nodes).unread {
+        let before = std::mem::replace(&mut lock(&self.nodes).unreadable, names);
+        if before != lock(&self.nodes).unreadable {
             self.turnover.notify_one();
         }
     }
@@ -176,8 +176,8 @@ impl NodeStore {
     }
 
     /// Returns `true` if the node exists but has no readable specification.
-    pub(crate) fn is_unread(&self, name: &str) -> bool {
-        lock(&self.nodes).unread.contains(name)
+    pub(crate) fn is_unreadable(&self, name: &str) -> bool {
+        lock(&self.nodes).unreadable.contains(name)
     }
 
     /// Forgets that a node was removed, once its Node object is deleted.

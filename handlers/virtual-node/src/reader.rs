@@ -113,7 +113,7 @@ impl MachineReaders {
                 self.0.records.retain(|_, record| !record.deleted.as_ref().is_some_and(ends));
             }
             self.0.environments.expire();
-            self.0.cluster.expire(|name| node_store.contains(name) || node_store.is_unread(name));
+            self.0.cluster.expire(|name| node_store.contains(name) || node_store.is_unreadable(name));
             for machine in node_store.all() {
                 if !readers.contains_key(&machine.name) {
                     let (shared, of, sender) = (Arc::clone(&self.0), Arc::clone(&machine), sender.clone());
@@ -145,8 +145,8 @@ impl MachineReaders {
     }
 }
 
-/// Reads a machine once, for a dry run, and triggers a reconciliation of its node. Returns the error message; `None` if the read
-/// succeeded.
+/// Triggers a reconciliation of the node of a machine and reads the machine once, for a dry run. Returns why its state is not known (an
+/// error, or an answer that comes later); `None` if the read succeeded.
 async fn read_once(shared: &Shared, machine: &Machine, sender: &TriggerSender) -> Option<String> {
     if let Some(kubelets) = &shared.config.kubelets {
         machine.set_kubelet_endpoint(kubelets.expected(shared.cluster.node(&machine.name).as_deref()));

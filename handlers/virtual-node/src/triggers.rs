@@ -78,7 +78,7 @@ impl Trigger for PodDue {
 pub(crate) struct Notifier(Mutex<Option<TriggerSender>>);
 
 impl Notifier {
-    /// Sends all further triggers to `sender`.
+    /// Connects this notifier: from now on it sends its triggers (requests to reconcile a node or pod) to `sender`.
     pub(crate) fn connect(&self, sender: &TriggerSender) {
         *lock(&self.0) = Some(sender.clone());
     }

@@ -93,7 +93,7 @@ pub struct Candidate<'c, K: PoolKind> {
     pub free: usize,
     /// `true` if the group has the configuration that the owner requires.
     pub fits: bool,
-    /// `true` if the item is ready for use at once.
+    /// `true` if an owner can use the item at once, as with an active VIF. Other items can be handed out, too; the owner then waits.
     pub ready: bool,
     /// The time at which the item became free, on the clock of the pool.
     pub since: Duration,

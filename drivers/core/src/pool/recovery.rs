@@ -11,7 +11,7 @@ use super::warm_pool::WarmPool;
 pub struct Existing<W> {
     /// The configuration of the group.
     pub config: W,
-    /// `true` if the items of the group are ready for use at once.
+    /// `true` if an owner can use the items of the group at once, as with active VIFs.
     pub ready: bool,
 }
 

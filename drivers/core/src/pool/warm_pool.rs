@@ -64,7 +64,7 @@ pub struct WarmPool<K: PoolKind> {
 pub(super) struct Group<W> {
     /// The configuration of the group; `None` if it is unknown, as during a change.
     pub(super) config: Option<W>,
-    /// `true` if the items of the group are ready for use at once.
+    /// `true` if an owner can use the items at once, as with active VIFs. Other items can be handed out, too; the owner then waits.
     pub(super) ready: bool,
     /// The value of [`WarmPool::epoch`] at the last creation or reconfiguration of the group.
     pub(super) epoch: u64,
@@ -184,7 +184,7 @@ impl<K: PoolKind> WarmPool<K> {
         }
     }
 
-    /// Records that the items of a group are ready for use at once, or are not.
+    /// Records that an owner can use the items of a group at once, or cannot.
     pub fn ready(&mut self, group: &K::Group, ready: bool) {
         if let Some(group) = self.groups.get_mut(group) {
             group.ready = ready;

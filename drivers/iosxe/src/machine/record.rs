@@ -109,9 +109,9 @@ impl AppRecord {
         }
     }
 
-    /// Records the observed state of the application. A change removes the attempts that were refused and those whose
-    /// target is reached. An install counts as failed if the application is still absent after the time limit, or
-    /// disappears during the install. Returns `true` if the device has activated or started the application by itself.
+    /// Records the observed state of the application. If it changed, forgets the attempts at steps that the device refused or
+    /// that the new state makes unnecessary. An install counts as failed if the application is still absent after the time
+    /// limit, or disappears during the install without an uninstall of ours. Returns `true` if the device has activated or started the application by itself.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) -> bool {
         if state == self.state {
             self.fail_overdue_install(now);

@@ -14,8 +14,8 @@ const REFUSAL: Duration = Duration::from_secs(30);
 /// failed one fail at once.
 const OUTAGE: Duration = Duration::from_secs(1);
 
-/// A gate (circuit breaker) that all requests to a device pass. After a failure it is closed for a time: requests then fail at once
-/// with the error of that failure.
+/// A gate that all requests to a device pass. After a refused log-in, or if the device cannot be reached, it is shut for a time: requests
+/// then fail at once with the error of that failure.
 #[derive(Debug, Default)]
 pub(super) struct Gate(Mutex<GateState>);
 

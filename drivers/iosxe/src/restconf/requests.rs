@@ -89,8 +89,8 @@ impl NetworkClient for Restconf {
 }
 
 impl Restconf {
-    /// Reads a resource, with an optional query. Returns `None` if the resource is empty. A resource that the device
-    /// does not serve is an error, because it proves nothing about the state.
+    /// Reads a resource, with an optional query. Returns `None` if the device says that nothing is
+    /// there. A resource that it does not serve is an error, which does not mean that nothing is there.
     async fn read(
         &self,
         path: &'static str,

@@ -61,7 +61,7 @@ impl StateRecord {
     }
 }
 
-/// Returns the statuses of the modules of a base. A module without a record of a state change gets the time `now`. The base itself
+/// Returns the statuses of the modules of a base. A module without a record of a state change gets the time `now`, that of the report. The base itself
 /// and modules with a malformed name or version are left out, because no container of a pod can be one of these.
 pub(crate) fn statuses(modules: Vec<BizInfo>, now: Timestamp) -> Vec<ContainerStatusData> {
     modules.into_iter().filter_map(|module| status(module, now)).collect()

@@ -30,7 +30,8 @@ pub(super) struct ServedCloud {
     services: Arc<MemoryServices>,
     /// The faults that are planned for later calls.
     pub(super) faults: Faults<Method>,
-    /// The created, changed and released resources. It is locked during a call that changes something, so entries have the order of changes.
+    /// The log of created, changed and released resources. It is locked during a call that changes something, so its order is that of the
+    /// changes.
     log: Mutex<EffectLog>,
 }
 
@@ -239,7 +240,7 @@ fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
     found.into_iter().map(|(owner, resource)| Owned { owner, resource }).collect()
 }
 
-/// A resource at one moment. Comparing the moments before and after a call shows if the call changed it.
+/// The state of a resource at one moment. A comparison of the states before and after a call shows if the call changed it.
 struct ObservedResource {
     kind: ResourceKind,
     id: String,

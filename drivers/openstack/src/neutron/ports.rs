@@ -151,7 +151,8 @@ impl MarkedPorts {
         self.full_lists.call((), list).await
     }
 
-    /// Lists the ports of each of these pods. The results are in the order of `uids`.
+    /// Lists, for each of these UIDs of pods, the ports with the ownership mark of this cluster and that pod, in the order of `uids`. If the
+    /// request fails, each result is its error.
     async fn marked_for(&self, uids: Vec<Uid>) -> Vec<DriverResult<Vec<MarkedPort>>> {
         let listed = self.list(Some(&uids)).await;
         let of = |uid: &Uid| -> DriverResult<Vec<MarkedPort>> {

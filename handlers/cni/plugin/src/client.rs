@@ -43,7 +43,7 @@ fn exchange(mut stream: impl Read + Write, path: &str, body: &[u8]) -> io::Resul
     read(&answer).ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the answer is incomplete"))
 }
 
-/// Parses the bytes of an HTTP response; `None` if they are malformed, or the body has not the length that `Content-Length` states.
+/// Parses an HTTP response; `None` if it is malformed, or if it states a `Content-Length` and the body has another length.
 fn read(answer: &[u8]) -> Option<DaemonAnswer> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;

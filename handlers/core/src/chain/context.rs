@@ -146,7 +146,8 @@ impl Context<'_> {
         self.last_error().map_or(0, |last_error| last_error.attempts)
     }
 
-    /// Returns the last error since this object was last handled successfully; `None` if there was none.
+    /// Returns the last error that counted as a failure since this object was last handled successfully; `None` if there was none.
+    /// Unfinished work counts once it is reported as a failure.
     pub fn last_error(&self) -> Option<LastError> {
         self.current.progress().retry.as_ref()?.last_error.clone()
     }

@@ -43,7 +43,7 @@ pub(super) struct KeyQueue<E> {
     waiting: VecDeque<QueueEntry<E>>,
     /// Notified when a message arrives or is declined; `None` until a task waits for arrivals.
     arrival: Option<Arc<Notify>>,
-    /// Set once a task handles the messages. It stays unset while the queues are closed.
+    /// `true` if a task handles the messages of this key; `false` while they are held because the queues are [closed](crate::Async::closed).
     pub(super) started: bool,
 }
 

@@ -11,8 +11,8 @@ use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
 /// A wrapper that runs at most a fixed number of invocations of its handler concurrently. Each group of messages has its
-/// own limit. The messages of one namespace without a group share half of the permits, but at least one. Others wait, within a group or
-/// namespace in order of arrival.
+/// own limit. The messages of one namespace without a group share half of the permits, but at least one. Invocations beyond a
+/// limit wait; those of one group or namespace run in order of arrival.
 ///
 /// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {

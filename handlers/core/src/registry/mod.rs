@@ -141,7 +141,7 @@ pub struct Section {
     pub name: String,
     /// The function that returns the JSON schema of the struct. The descriptions in the schema become the comments of the sample file.
     pub schema: fn() -> Schema,
-    /// The function that returns the default of each option, as a JSON object.
+    /// The function that returns the default of each option of the section, as a JSON object by option name.
     pub defaults: fn() -> Value,
     /// The function that checks options by deserializing them as the struct. A missing option gets its default.
     pub check: fn(Value) -> Result<(), SectionError>,

@@ -221,8 +221,8 @@ impl Registration {
         self.routes.iter().filter(|route| route.kind.is_none()).map(|route| route.type_id)
     }
 
-    /// Returns whether the handler and its filters take the event. If the handler or a filter panics, the handler does not get the
-    /// event.
+    /// Returns the answer of the handler and its filters to the event: `Declined` if the handler does not handle its kind, and `Deferred`
+    /// if the handler or a filter panics.
     pub fn wants(&self, event: &AnyEvent) -> Interest {
         let Some(route) = self.route(event.route()) else {
             return Interest::Declined("the handler does not handle this kind");

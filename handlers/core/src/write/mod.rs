@@ -67,7 +67,7 @@ pub enum Written {
     Gone,
 }
 
-/// The error that the object at hand is older than the last write of this process. The watch event of that write has not arrived yet; when
+/// The error for an object that is older than the last write of this process. The watch event of that write has not arrived yet; when
 /// it does, it supersedes the event at hand.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the event of our last write has not arrived yet")]
@@ -87,7 +87,7 @@ impl Failure for Stale {
     }
 }
 
-/// The error that a write failed: the API server rejected it or could not be reached.
+/// The error of a failed write: the API server rejected it or could not be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("write the {what} of {kind} {name}")]
 pub struct WriteError {

@@ -107,7 +107,7 @@ impl VifClaims {
         }
     }
 
-    /// Records that the pod publishes these VIFs although one of them does not belong to it, and the address that the pod uses instead.
+    /// Records that the pod publishes these VIFs although one of them does not belong to it, and which other address the pod may be using.
     fn set_unverified(&self, uid: &Uid, vifs: &[Vif], address_in_use: AddressInUse) {
         self.unknown.remove(uid);
         let published = Published { vifs: ids(vifs), is_verified: false, address_in_use };

@@ -124,7 +124,7 @@ impl Shared {
     async fn clear_node(&self, name: &str) -> Result<(), VirtualNodeError> {
         let node = self.cluster.node(name).filter(|node| names_owner(node, self.node_owner()));
         let departed = self.node_store.has_departed(name);
-        if !departed && self.node_store.is_unread(name) {
+        if !departed && self.node_store.is_unreadable(name) {
             self.orphaned_since.remove(name);
             // Without a lease the cluster would evict its pods.
             return match node {

@@ -150,7 +150,7 @@ pub enum TaintEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Messages of all kinds.
+    /// All messages, also those for debugging.
     Debug,
     /// Messages about normal operation.
     Info,
