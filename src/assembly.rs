@@ -1,7 +1,7 @@
 //! All handlers and drivers of staffetta. A program with handlers or drivers of its own starts with [`registry`] and adds them.
 
-/// Registers the drivers in a list. Each entry has the form `dyn Trait, "name", "description" => constructor`. A constructor may use
-/// the setup and `?`.
+/// Registers each driver of a list in `$registry`. Each entry has the form `dyn Trait, "name", "description" => constructor`. The
+/// constructor is an expression for an `Arc<dyn Trait>`, which may use the `Setup` `$setup` and `?`.
 macro_rules! drivers {
     ($registry:ident, $setup:ident: $($driver:ty, $name:literal, $about:expr => $constructor:expr;)+) => {
         $($registry.driver::<$driver>($name, $about, |$setup| Ok($constructor));)+
@@ -76,7 +76,7 @@ fn fence(setup: &Setup) -> Result<Fence, SetupError> {
     Ok(Fence::new(move || term.is_active()))
 }
 
-/// Returns `true` if the handler `name` is enabled.
+/// Returns `true` if the option `kubernetes.enabled_handlers` contains the handler `name`.
 fn is_enabled(setup: &Setup, name: &str) -> Result<bool, SetupError> {
     let KubernetesOptions { enabled_handlers, .. } = setup.section("kubernetes")?;
     Ok(enabled_handlers.iter().any(|enabled| enabled == name))

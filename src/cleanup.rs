@@ -24,7 +24,7 @@ use crate::config::Configuration;
 use crate::connect::answer;
 use crate::controller::{ControllerError, create_handlers};
 
-/// The back-off of a release. Transient failures are retried for a minute only, because the user waits.
+/// The back-off between attempts to release the resources of an object. Transient failures are retried for a minute: the user waits.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(500),
     max: Duration::from_secs(5),
@@ -42,7 +42,7 @@ pub struct ObjectResult {
     pub name: String,
     /// The change that was made or would be made, the reason of a refusal, or the error, as text.
     pub result: String,
-    /// `false` if the object is refused, or the change failed.
+    /// `false` if the command refuses to change the object, or the change failed; `true` also for a change that was only planned.
     #[serde(rename = "ok")]
     pub is_ok: bool,
 }
@@ -64,9 +64,9 @@ pub struct Leftover {
 pub struct CleanedUp {
     /// The Kubernetes objects that own external resources, each with the result of the release.
     pub owners: Vec<Leftover>,
-    /// The number of VIFs that the pool of the cluster kept ready.
+    /// The number of VIFs that the VIF pool of that cluster kept ready for new pods.
     pub pooled: usize,
-    /// The reasons why the resources of a handler could not be listed, or the VIFs of the pool not deleted.
+    /// The reasons why the resources of a handler could not be listed, or why the VIFs of the VIF pool could not be listed or deleted.
     pub unknown: Vec<String>,
 }
 
@@ -88,8 +88,8 @@ pub enum CleanupError {
 ///
 /// # Errors
 ///
-/// `cluster_id` is that of the cluster of `client`, the API server does not answer, or a handler cannot be created. A failed release is in
-/// its [`Leftover`], and a handler whose resources cannot be listed is in the result, too.
+/// `cluster_id` is that of the cluster of `client`, the API server does not answer, or a handler cannot be created. The error of a release
+/// is in the [`Leftover`] of the object, and the reason why a handler cannot list resources is in [`CleanedUp::unknown`].
 pub async fn cleanup(
     registry: Registry,
     configuration: &Configuration,
@@ -135,7 +135,8 @@ pub(crate) async fn clean_handlers(
     }
 }
 
-/// Lists the objects that own external resources of one handler, and releases these resources if `apply` is set.
+/// Lists the objects that own external resources of the handler `name`, and releases these resources if `apply` is set. Fails if they
+/// cannot be listed; the error of a release is in the [`Leftover`] of the object.
 async fn clean_handler(
     name: &str,
     registration: Registration,
@@ -181,8 +182,8 @@ fn with_pool(configuration: &Configuration) -> Configuration {
     configuration
 }
 
-/// Sets `count` to the number of VIFs that the pool of the cluster of `setup` keeps ready, and deletes them if `apply` is set; `count` stays if
-/// that fails. Does nothing without a pool that keeps VIFs ready. Call it after the handler `vif` has started the pool.
+/// Sets `count` to the number of VIFs that the VIF pool of the cluster of `setup` keeps ready, and deletes them if `apply` is set. If they
+/// cannot be listed, `count` stays. Does nothing without a pool that keeps VIFs ready. Call it when the handler `vif` has started the pool.
 async fn drain_pool(
     setup: &Setup,
     apply: bool,

@@ -46,12 +46,12 @@ impl ClusterInfo {
         Self { api_versions: Some(served), ..Self::unknown() }
     }
 
-    /// Returns `true` if the server serves that API version.
+    /// Returns `true` if the server serves that API version, or if it is not known which versions it serves.
     pub(crate) fn serves(&self, api_version: &str) -> bool {
         self.api_versions.as_ref().is_none_or(|served| served.contains(api_version))
     }
 
-    /// Returns the cluster id.
+    /// Returns the cluster id, which marks every resource that is created outside the cluster.
     pub(crate) fn id(&self) -> &str {
         &self.cluster_id
     }

@@ -94,8 +94,8 @@ fn adapt(configuration: &mut Configuration) {
     configuration.webhook = sections.webhook;
 }
 
-/// Runs the server of the plugin and the controller until both have ended, or one of them fails. The CNI configuration is written only when
-/// the pods of the node are known, so that the container runtime calls the plugin no earlier.
+/// Runs the server of the plugin and the controller until both have ended, or one of them fails. The CNI configuration file is written only
+/// when the controller has listed the pods of the node, so that the container runtime calls the plugin no earlier.
 async fn serve(registry: Registry, configuration: &Configuration) -> Result<(), BoxError> {
     let shutdown = run::shutdown_signal().map_err(RunError::Start)?;
     let connection = run::connection_before(&shutdown, configuration).await?;
@@ -122,7 +122,8 @@ async fn serve(registry: Registry, configuration: &Configuration) -> Result<(), 
     tokio::try_join!(running, serving).map(drop)
 }
 
-/// Creates the daemon with the registered drivers, and adds its handler to the registry.
+/// Creates the daemon with the registered drivers that bind VIFs, and adds its handler to the registry. Returns both, with the options of
+/// the daemon. Fails if `cni_daemon.node_name` is not set.
 fn assemble(
     registry: Registry,
     configuration: &Configuration,

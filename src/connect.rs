@@ -26,7 +26,7 @@ pub use key_files::KeyFiles;
 pub use redacted::RedactedError;
 use token::{TokenFile, authenticated};
 
-/// The time limit of one request of `cleanup`, `migrate` and `uninstall`, which do not repeat a request that failed.
+/// The time limit of one request of `cleanup`, `migrate` and `uninstall`, which repeat a failed request only after a conflict (409).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum number of objects in one page of a list.
@@ -64,7 +64,7 @@ pub struct Connection {
     pub client: Client,
     /// The address of the API server as `host:port`, for the label `host` of metrics.
     pub host: String,
-    /// The files of the client certificate, which the client reads only once.
+    /// The files of the client certificate and its key. The client reads them only once; [`KeyFiles::replaced`] tells when they change.
     pub key_files: KeyFiles,
 }
 
@@ -89,7 +89,7 @@ pub async fn connection(
 }
 
 /// Builds a client with the rights of the user: from the file `kubeconfig` or the user's default kubeconfig, with its context `context` or
-/// its current context. With neither argument, the sources are those of [`connection`]. No request is sent.
+/// its current context. With neither argument and no usable default kubeconfig, the service account of the pod is used. No request is sent.
 pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
     Ok(connect(config(kubeconfig, context).await?)?.client)
 }
@@ -180,7 +180,8 @@ pub async fn api_versions(client: &Client) -> Result<HashSet<String>, kube::Erro
     Ok(versions.map(|version| version.group_version).chain(["v1".to_owned()]).collect())
 }
 
-/// Lists objects in pages. `page` sends the request for one page.
+/// Returns all objects of a list, which is requested in pages. `page` sends the request for one page, which must be answered within
+/// [`REQUEST_TIMEOUT`].
 pub(crate) async fn list<K: Clone>(
     parameters: ListParams,
     page: impl AsyncFn(&ListParams) -> Result<ObjectList<K>, kube::Error>,
@@ -202,7 +203,7 @@ pub(crate) fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Replaces the error that the server does not serve the kind (404) by an empty list.
+/// Returns the objects of a list request; an empty list if the request failed because the server does not serve the kind (404).
 pub(crate) fn none_if_missing<K>(listed: Result<Vec<K>, kube::Error>) -> Result<Vec<K>, kube::Error> {
     match listed {
         Err(error) if is_missing(&error) => Ok(Vec::new()),

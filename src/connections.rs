@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, warn};
 
-/// The delay after a failure to accept a connection, for example because no file descriptor is free.
+/// The delay before the next attempt to accept a connection after one failed, for example because no file descriptor was free.
 const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 
 /// The time limit for receiving the head of a request.

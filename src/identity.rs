@@ -23,8 +23,8 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Returns the identity of the host name and the number. In the host name, characters other than ASCII letters, digits, `.` and `-` become
-/// `-`, and those after the first [`MAX_HOST`] are dropped; an empty one becomes `localhost`.
+/// Returns the identity `HOST_NUMBER`, with the number in 16 hexadecimal digits. In the host name, characters other than ASCII letters,
+/// digits, `.` and `-` become `-`, and those after the first [`MAX_HOST`] are dropped; an empty host name becomes `localhost`.
 fn format_identity(host: &str, number: u64) -> String {
     let printable = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '-' };
     let host: String = host.chars().take(MAX_HOST).map(printable).collect();

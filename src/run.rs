@@ -37,7 +37,7 @@ pub enum RunError {
     /// There is no usable connection to the Kubernetes API.
     #[error("cannot connect to the Kubernetes API")]
     Connect(#[from] ConnectError),
-    /// Another command failed after it had connected to the cluster.
+    /// A command other than `run` failed; most of these commands have connected to the cluster by then.
     #[error(transparent)]
     Command(BoxError),
     /// The controller failed.
@@ -46,14 +46,14 @@ pub enum RunError {
 }
 
 /// Runs the controller until SIGTERM or SIGINT. After the first signal, handlers have the configured drain time to finish. A second
-/// signal, or a signal before the controller has started, ends the process at once.
+/// signal, or a signal before the connection to the API server is built, ends the process at once.
 pub(crate) fn run(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
     let runtime = start(configuration)?;
     log_start(&registry, configuration);
     block_on(runtime, serve(registry, configuration))
 }
 
-/// Logs the version, the enabled handlers, and the driver that each option chooses.
+/// Logs the version of the program, the enabled handlers, and the driver that each option `<trait>_driver` chooses.
 pub(crate) fn log_start(registry: &Registry, configuration: &Configuration) {
     let options = registry.driver_traits().filter(|interface| interface.has_option);
     let drivers = options.filter_map(|interface| {
@@ -67,7 +67,7 @@ pub(crate) fn log_start(registry: &Registry, configuration: &Configuration) {
     info!(version, commit, kubernetes, target, handlers, drivers, "staffetta starts");
 }
 
-/// Runs `work`, a command without a controller, with a client of the cluster.
+/// Connects to the cluster, and runs `work`, a command without a controller, with the client. Its error becomes [`RunError::Command`].
 pub(crate) fn with_client<T, E: Into<BoxError>, F: Future<Output = Result<T, E>>>(
     configuration: &Configuration,
     work: impl FnOnce(Client) -> F,
@@ -158,7 +158,7 @@ pub(crate) async fn connection(configuration: &Configuration) -> Result<Connecti
     task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
-/// Builds the connection to the API server. If `shutdown` is cancelled first, the process ends.
+/// Builds the connection to the API server. If `shutdown` is cancelled first, the process exits with code 0.
 pub(crate) async fn connection_before(
     shutdown: &CancellationToken,
     configuration: &Configuration,
@@ -172,8 +172,8 @@ pub(crate) async fn connection_before(
     }
 }
 
-/// Returns a token that the first SIGTERM or SIGINT cancels. A second signal ends the process. A thread of its own receives the
-/// signals, so that a blocked worker thread does not delay them.
+/// Returns a token that the first SIGTERM or SIGINT cancels. At the second signal, the process exits with code 1. A thread of its own
+/// receives the signals, so that a blocked worker thread does not delay them.
 pub(crate) fn shutdown_signal() -> io::Result<CancellationToken> {
     let shutdown = CancellationToken::new();
     let first = shutdown.clone();

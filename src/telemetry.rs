@@ -23,13 +23,13 @@ static FILTER: OnceLock<LogFilter> = OnceLock::new();
 /// The reason why the filter of the log cannot be read or replaced.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilterError {
-    /// The text is not a valid filter.
+    /// The text of the new filter is invalid. The value says why.
     #[error("the log filter {0}")]
     Invalid(String),
     /// staffetta has not started a log in this process.
     #[error("this process has no log whose level could change")]
     NoLog,
-    /// The log cannot be reached any more.
+    /// The tracing subscriber that writes the log no longer exists, or its lock is poisoned.
     #[error("cannot reach the log")]
     Log(#[from] reload::Error),
 }
@@ -92,7 +92,7 @@ pub(crate) fn log_filter() -> Result<String, FilterError> {
     Ok(filter.with_current(ToString::to_string)?)
 }
 
-/// Replaces the filter of the log until the process ends.
+/// Replaces the filter of the log by `text` until the process ends. Fails if `text` is no valid filter, or if no log was started.
 pub(crate) fn set_log_filter(text: &str) -> Result<(), FilterError> {
     check_log_filter(text).map_err(FilterError::Invalid)?;
     let parsed = EnvFilter::try_new(text).map_err(|error| FilterError::Invalid(error.to_string()))?;

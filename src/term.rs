@@ -31,7 +31,7 @@ struct TermState {
 /// The deadline of a term that never ends; no boot clock reaches it.
 const NEVER: u64 = u64::MAX;
 
-/// The deadline of a term that has ended; no process starts so early.
+/// The deadline, in nanoseconds of the boot clock, that marks a term as ended for good. It always lies in the past.
 const ENDED: u64 = 1;
 
 /// The error of an operation that was rejected because this process is not the leader, or no longer.

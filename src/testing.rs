@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::DefaultGuard;
 
-/// Captures the log entries of this thread until the value is dropped.
+/// The log entries of this thread, which are captured until the value is dropped.
 pub(crate) struct CapturedLog {
     lines: Arc<Mutex<Vec<u8>>>,
     _guard: DefaultGuard,
@@ -32,7 +32,7 @@ impl CapturedLog {
     }
 }
 
-/// Appends the bytes that it gets to a shared buffer.
+/// A writer that appends the bytes of log entries to a shared buffer.
 struct LogWriter(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for LogWriter {

@@ -53,7 +53,7 @@ pub struct ListenError {
     source: io::Error,
 }
 
-/// Starts the admin server and, if it is configured, the probes server.
+/// Starts the admin server and, if it is configured, the probes server. Fails if one of them cannot listen at its address.
 pub(crate) async fn serve(
     options: &AdminOptions,
     controller: &Arc<ControllerState>,

@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 
 use crate::connections::{self, ConnectionBound, serve_request};
 
-/// The limits on connections. A further connection waits until one ends or is old enough to be closed: long enough to serve the page, and
-/// shorter than the time limit of a probe, so that probes succeed even if other clients hold all connections.
+/// The limits on connections. A further connection waits until another one ends or is older than `grace` and is closed: a time that is long
+/// enough to serve the page, and shorter than the time limit of a probe, so that probes succeed even if other clients hold all connections.
 const CONNECTION_LIMITS: ConnectionBound =
     ConnectionBound { connections: 64, grace: Duration::from_millis(500), lifetime: Duration::from_secs(15) };
 

@@ -27,7 +27,8 @@ const fn real(name: &'static str) -> &'static str {
     if cfg!(feature = "openstack") { name } else { "memory" }
 }
 
-/// The default driver of most traits: the driver of OpenStack that returns the values of `[neutron_defaults]`.
+/// The default driver of most traits: the driver of OpenStack that returns the values of `[neutron_defaults]`, or `memory` in a program
+/// without the drivers of OpenStack.
 const DEFAULT: &str = real("default");
 
 /// Registers one trait on each line: `"option" = "default driver", dyn Trait, "description"`. A trait that changes an external system

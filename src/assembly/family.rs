@@ -13,11 +13,11 @@ pub(super) enum DriverFamily {
 }
 
 impl DriverFamily {
-    /// Records that a driver of this family is in use.
+    /// Records in `setup` that a driver of this family is in use.
     ///
     /// # Errors
     ///
-    /// A driver of another family is in use.
+    /// A driver of another family is in use already.
     pub(super) fn select(self, setup: &Setup) -> Result<(), SetupError> {
         if *setup.shared(|| Ok(self))? == self {
             return Ok(());

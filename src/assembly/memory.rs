@@ -23,7 +23,8 @@ pub(super) fn drivers(registry: &mut Registry) {
     register(registry, &MemoryCloud::default());
 }
 
-/// Registers the drivers named `memory` on a cloud that the caller can inspect and change, and makes them the default drivers.
+/// Registers the drivers named `memory` on the simulated cloud that consists of `network` and `services`, which the caller can inspect and
+/// change. Makes them the default drivers, except for that of the VIF pool.
 pub fn world(registry: &mut Registry, network: &Arc<MemoryNetwork>, services: &Arc<MemoryServices>) {
     let parts = (Arc::clone(network), Arc::clone(services));
     register(registry, &MemoryCloud(Arc::new(parts.into())));
@@ -56,7 +57,8 @@ impl MemoryCloud {
     }
 }
 
-/// Registers one driver on each line: `dyn Trait => constructor`. The constructor may use the cloud and the setup.
+/// Registers one driver `memory` on each line: `dyn Trait => constructor`. The constructor may use the cloud and the setup. If the cloud is
+/// that of the caller, `memory` becomes the default driver of the trait.
 macro_rules! memory_drivers {
     ($registry:ident, $cloud:ident, $setup:ident: $($driver:ty => $constructor:expr;)+) => {$({
         let is_given = $cloud.0.get().is_some();

@@ -116,7 +116,7 @@ fn annotation_project(setup: &Setup) -> Result<Arc<AnnotationProject>, SetupErro
     Ok(Arc::new(AnnotationProject::new(shared_namespaces(setup)?, defaults.project, projects)))
 }
 
-/// Returns the options of `[neutron_defaults]`.
+/// Returns the options of `[neutron_defaults]`. Fails if a simulated driver is in use.
 pub(super) fn defaults(setup: &Setup) -> Result<NeutronDefaults, SetupError> {
     DriverFamily::Real.select(setup)?;
     setup.section("neutron_defaults")
@@ -144,7 +144,8 @@ fn shared_namespaces(setup: &Setup) -> Result<Arc<Namespaces>, SetupError> {
     setup.shared(|| Ok(Namespaces::default()))
 }
 
-/// Returns the client of the cloud, whose token and limits all drivers share. The first call adds checks of its readiness and its quotas.
+/// Returns the client of OpenStack, whose token and limits all drivers share. The first call adds a readiness check and, if
+/// `neutron_defaults.project` is set, a check of the project's quotas in Neutron.
 pub(super) fn cloud(setup: &Setup) -> Result<Arc<Cloud>, SetupError> {
     DriverFamily::Real.select(setup)?;
     setup.shared(|| {

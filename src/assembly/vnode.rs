@@ -30,7 +30,7 @@ pub(super) fn handlers(registry: &mut Registry) {
     );
 }
 
-/// Returns the options of the section `[vnode]`, which both handlers use.
+/// Returns the options of the section `[vnode]`, for the handlers `vnode` and `peer_deployment`. Fails if they contradict each other.
 fn options(setup: &Setup) -> Result<VnodeOptions, SetupError> {
     let options: VnodeOptions = setup.section(HANDLER)?;
     match options.contradiction() {

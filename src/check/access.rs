@@ -10,7 +10,8 @@ use kube::{Api, Client, Error};
 /// The maximum number of concurrent `SelfSubjectAccessReview`s.
 const CONCURRENCY: usize = 8;
 
-/// Asks the API server for each of `rights`. The result has `true` for each that the client has, in the same order.
+/// Asks the API server for each of `rights` if the client has it. Returns one value for each right, in the same order: `true` if the client
+/// has the right.
 pub(super) async fn granted(client: &Client, rights: &[Right<'_>]) -> Result<Vec<bool>, Error> {
     let api = Api::<SelfSubjectAccessReview>::all(client.clone());
     let reviews: Vec<_> = rights.iter().map(Right::review).collect();

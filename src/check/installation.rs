@@ -30,7 +30,7 @@ const SERVICES: &str = "let an administrator install, or give you this right; wi
 /// The remedy for a user who may not create custom resource definitions.
 const NO_DEFINITION_REMEDY: &str = "let an administrator apply etc/deploy/chart/files/ciscodevices.yaml, and set `crds.install=false`; only the \
      preset iosxe needs it (--preset)";
-/// The remedy for a user who lacks any other right.
+/// The remedy for a user who lacks a right that the installation needs, if there is no more specific remedy.
 const INSTALL: &str = "let an administrator install, or give you this right";
 /// The remedy if the API server does not answer, or returns an error.
 const CONNECT: &str = "see whether `kubectl version` works with this kubeconfig";
@@ -165,7 +165,8 @@ async fn served(client: &Client, check: &str) -> Result<Finding, Error> {
     Ok(Finding::failed(check, format!("these are missing: {}", missing.join(", ")), remedy))
 }
 
-/// Checks that the user may create the objects of the chart. `needed` is `true` for the presets that are checked.
+/// Checks that the user may create the objects of the chart, and grant the controller its rights. `needed` returns `true` for a list of
+/// presets that contains one of those to check.
 async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> bool) -> Vec<Finding> {
     let exists = Api::<Namespace>::all(client.clone()).get_opt(namespace).await;
     let create = |namespace| {
@@ -206,7 +207,7 @@ async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> 
     findings
 }
 
-/// Returns the release that Helm noted in the annotations of an object, as `namespace/name`.
+/// Returns the release that Helm noted in the annotations of an object, as `namespace/name`; `None` if Helm did not install the object.
 fn release(object: &impl ResourceExt) -> Option<String> {
     let annotation = |key| object.annotations().get(key);
     let name = annotation("meta.helm.sh/release-name")?;
@@ -218,7 +219,7 @@ fn role_of(preset: Option<Preset>) -> &'static str {
     if preset == Some(Preset::Cni) { "staffetta-cni" } else { "staffetta" }
 }
 
-/// Checks that no release is installed yet. A release is found by its `ClusterRole`, whose name is always `name`.
+/// Checks that no release of the chart is installed yet, otherwise warns. A release is found by its `ClusterRole`, whose name is `name`.
 async fn other_release(client: &Client, check: &str, name: &str) -> Result<Finding, Error> {
     let role = Api::<ClusterRole>::all(client.clone()).get_opt(name).await?;
     Ok(role.map_or_else(

@@ -79,7 +79,8 @@ struct NamespacedRule {
 }
 
 impl NamespacedRule {
-    /// Returns the rights of a handler whose section is `section`. `own` is the namespace of the controller.
+    /// Returns the rights of the rule in each of its namespaces. `section` contains the options of the handler that needs the rule, and
+    /// `own` is the namespace of the controller.
     fn rights<'a>(&'a self, section: &'a Value, own: &'a str) -> impl Iterator<Item = Right<'a>> {
         let further =
             self.option.as_ref().and_then(|option| section[option].as_array()).into_iter().flatten();

@@ -65,7 +65,7 @@ pub(super) enum OutputFormat {
 }
 
 impl OutputFormat {
-    /// Returns a parser that refuses `wide`, for commands that have no more columns to show.
+    /// Returns a parser of output formats that refuses `wide`, for commands that have no more columns to show.
     pub(super) fn without_wide() -> impl TypedValueParser<Value = Self> {
         let formats = Self::value_variants().iter().filter(|format| **format != Self::Wide);
         PossibleValuesParser::new(formats.filter_map(Self::to_possible_value))

@@ -66,7 +66,8 @@ pub(super) fn write_report(
     CommandError::unless(complete, "a check failed; the report shows the remedies")
 }
 
-/// Checks that a leader renews its Lease and that it answers, and adds the findings of its own checks and of the other replicas.
+/// Checks that a replica leads, renews its Lease and answers. Adds the findings to `report`, with those of the checks that the leader and
+/// the other replicas run themselves.
 async fn check_controller(leader: Leader, report: &mut CheckReport) {
     const LEASE: &str = "a replica leads, and renews its Lease";
     const ANSWERS: &str = "the leader answers";
@@ -96,7 +97,8 @@ async fn check_controller(leader: Leader, report: &mut CheckReport) {
     }
 }
 
-/// Adds the findings of a standby in the pod `pod`. It runs only those handlers that run in every replica.
+/// Adds the findings of the standby in the pod `pod` to `report`, or a failed finding if the standby did not answer. A standby checks only
+/// the handlers that run in every replica.
 fn add_replica(report: &mut CheckReport, pod: &str, answer: Result<CheckReport, RequestError>) {
     match answer {
         Ok(answer) => {

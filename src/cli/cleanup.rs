@@ -26,7 +26,8 @@ pub(super) struct CleanupArguments {
     output: OutputArguments,
 }
 
-/// Lists or releases the external resources of another cluster, and writes a table of the Kubernetes objects that own them.
+/// Lists or releases the external resources of another cluster, and writes a table of the Kubernetes objects that own them. Fails if
+/// something could not be listed or released.
 pub(super) fn cleanup(
     arguments: &CleanupArguments,
     registry: Registry,

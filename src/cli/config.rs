@@ -70,7 +70,7 @@ pub(super) fn handlers(
     format.write(&json!({ "handlers": handlers }), text, output)
 }
 
-/// Writes the list of all drivers, with a mark for those that are chosen.
+/// Writes the list of all drivers. Those that an option `<trait>_driver` chooses are marked, and so are all that have no such option.
 pub(super) fn drivers(
     registry: &Registry,
     configuration: &Configuration,

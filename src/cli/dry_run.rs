@@ -26,7 +26,7 @@ pub(super) struct DryRunArguments {
     timeout: TimeSpan,
 }
 
-/// Plans the changes that the controller would make, and writes the plan. Fails if it is incomplete.
+/// Plans the changes that the controller would make, and writes the plan. Then fails if the plan is incomplete or a part of it would fail.
 pub(super) fn dry_run(
     arguments: &DryRunArguments,
     registry: Registry,

@@ -72,7 +72,7 @@ impl TerminalStyle {
     }
 }
 
-/// A line of parts, each with its colour if it has one.
+/// A line for the terminal, as parts of text with their colours; a part with `None` has the default colour of the terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StyledLine(pub(super) Vec<(String, Option<Colour>)>);
 

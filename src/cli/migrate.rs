@@ -28,7 +28,7 @@ pub(super) struct MigrateArguments {
     output: OutputArguments,
 }
 
-/// Plans or executes the migration from Kuryr, and writes the table of the objects to take over.
+/// Plans or executes the migration from Kuryr, and writes the table of its objects. Fails if an object is refused, or a step failed.
 pub(super) fn migrate_kuryr(
     arguments: &MigrateArguments,
     registry: Registry,

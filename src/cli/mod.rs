@@ -85,7 +85,7 @@ enum CommandError {
 }
 
 impl CommandError {
-    /// Returns [`CommandError::Incomplete`] with this message unless the command is complete.
+    /// Fails with [`CommandError::Incomplete`] and `message` if `complete` is `false`: something was left out, or a check failed.
     fn unless(complete: bool, message: impl Into<String>) -> Result<(), Self> {
         if complete { Ok(()) } else { Err(Self::Incomplete(message.into())) }
     }

@@ -20,7 +20,7 @@ const SHORT_NAMES: [(&str, &str); 7] = [
 /// The name of an object, and its kind if that is given.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ObjectName {
-    /// The kind in lower case.
+    /// The kind in lower case; `None` if the command line names none.
     pub(super) kind: Option<String>,
     pub(super) name: String,
 }
@@ -63,7 +63,7 @@ impl ObjectName {
     }
 }
 
-/// Returns the error for words that name no object.
+/// Returns the usage error for words of the command line that name no object.
 pub(super) fn malformed(words: &[String]) -> CommandError {
     let words = words.join(" ");
     CommandError::Usage(format!("`{words}` is no object; write TYPE/NAME or TYPE NAME, such as pod/web-1"))

@@ -43,7 +43,7 @@ impl<const COLUMNS: usize> TextTable<COLUMNS> {
         }
     }
 
-    /// Returns the rows, without spaces at their ends.
+    /// Returns the rows as lines, the header row first, with aligned columns and without spaces at the ends.
     pub(super) fn lines(&self) -> Vec<StyledLine> {
         let width = |column: usize| self.rows.iter().map(|row| row[column].0.chars().count()).max();
         let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or_default());

@@ -24,7 +24,7 @@ pub(super) struct UninstallArguments {
 }
 
 /// Runs `staffetta uninstall`: lists the finalizers and the virtual nodes of the controller or, with `--apply`, removes them. Writes the
-/// result, and fails if an object was not freed.
+/// result, and fails if a finalizer or a node could not be removed.
 pub(super) fn uninstall(
     arguments: &UninstallArguments,
     registry: Registry,

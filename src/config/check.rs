@@ -45,7 +45,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Checks `value` and everything in it against the names and limits in `schema`. If `secret` is set, messages do not quote the values.
+    /// Checks `value` and everything in it against the names and limits in `schema`. If `secret` is `true`, no message quotes a value.
     fn limits(&mut self, schema: &Value, value: &Value, path: &OptionPath, secret: bool) {
         for message in exceeded(schema, value, !secret) {
             self.add_wrong_value(path, message);
@@ -67,7 +67,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the entries of a table: their names and their values.
+    /// Checks the names and the values of `entries`, the table at `path`. If `secret` is `true`, no message quotes a value.
     fn entries(&mut self, schema: &Value, entries: &Map<String, Value>, path: &OptionPath, secret: bool) {
         let Some(known) = schema["properties"].as_object() else {
             for (name, entry) in entries {

@@ -48,7 +48,8 @@ impl SourceFile {
         Ok(Self { values, text, path, offsets })
     }
 
-    /// Returns the line and column of the key at `path` or, with `at_key` as `false`, of the value.
+    /// Returns the line and column of the key at `path` or, with `at_key` as `false`, of the value. If the file has no such key, they are
+    /// those of the start of the file.
     pub(super) fn location(&self, path: &OptionPath, at_key: bool) -> Location {
         let (key, value) = self.offsets.get(path).copied().unwrap_or_default();
         locate(&self.path, &self.text, if at_key { key } else { value })
@@ -87,7 +88,7 @@ fn syntax_error(path: &Arc<Path>, text: &str, offset: usize, message: String) ->
     Mistake { location: locate(path, text, offset), path: String::new(), message }
 }
 
-/// Converts a byte offset to a line and a column.
+/// Converts a byte offset in `text`, the content of the file `path`, to a line and a column.
 fn locate(path: &Arc<Path>, text: &str, offset: usize) -> Location {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

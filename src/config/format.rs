@@ -58,7 +58,7 @@ fn parses<T: FromStr>(text: &str) -> bool {
     text.parse::<T>().is_ok()
 }
 
-/// Parses a URL with the scheme `http` or `https` and a host; `None` if the text is none.
+/// Parses a URL with the scheme `http` or `https` and a host; `None` if `text` is not such a URL.
 pub(crate) fn http_url(text: &str) -> Option<Uri> {
     text.parse().ok().filter(|url: &Uri| {
         matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())

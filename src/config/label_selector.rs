@@ -8,7 +8,7 @@ use kube::core::{Expression, Selector, SelectorExt};
 /// The maximum length of a label's value, and of its name without the prefix.
 const MAX_LENGTH: usize = 63;
 
-/// Parses a label selector; `None` if the text is none. An empty text is none, because it would select everything.
+/// Parses a label selector; `None` if `text` is malformed, or empty, because an empty selector would select everything.
 pub(crate) fn parse(text: &str) -> Option<Selector> {
     let mut in_list = false;
     let requirements = text.split(|character| {
@@ -50,7 +50,7 @@ fn parse_requirement(text: &str) -> Option<Expression> {
     }
 }
 
-/// Returns the trimmed text if it is a label key: a name, with or without a DNS name and a slash before it.
+/// Returns the trimmed text if it is a label key (a name, with or without a DNS name and a slash before it), otherwise `None`.
 fn key(text: &str) -> Option<String> {
     let text = text.trim();
     let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
@@ -61,7 +61,7 @@ fn key(text: &str) -> Option<String> {
     is_key.then(|| text.to_owned())
 }
 
-/// Returns the trimmed text if it is a label value.
+/// Returns the trimmed text if it is a label value, otherwise `None`.
 fn value(text: &str) -> Option<String> {
     let text = text.trim();
     is_value(text).then(|| text.to_owned())

@@ -81,7 +81,7 @@ fn outside<T: Copy + PartialOrd + Display>(
     low.into_iter().chain(high).collect()
 }
 
-/// Returns a message if `name` is not one of `choices`.
+/// Returns a message if `name` is not one of `choices`, otherwise `None`. If `quote` is `false`, the message does not contain `name`.
 fn unknown_choice(choices: &[(&str, &str)], name: &str, quote: bool) -> Option<String> {
     let known = || choices.iter().map(|(name, _)| *name);
     if known().any(|known| known == name) {

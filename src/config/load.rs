@@ -64,8 +64,8 @@ impl fmt::Debug for Configuration {
     }
 }
 
-/// Returns the configuration file to read: `named`, or else [`DEFAULT_FILE`] unless it does not exist. One that cannot be accessed is an
-/// error when it is loaded.
+/// Returns the configuration file to read: `named`, or else [`DEFAULT_FILE`] if it exists; `None` to read no file. If it is not known
+/// whether [`DEFAULT_FILE`] exists, because it cannot be accessed, it is returned too, and the error occurs when it is loaded.
 pub fn choose_file(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.try_exists().unwrap_or(true)))
 }

@@ -93,7 +93,7 @@ fn rules(schema: &Value) -> Vec<String> {
     }
 }
 
-/// Returns a value for an option that has neither a default nor an example.
+/// Returns a placeholder for the value of an option in the sample: of one that has neither a default nor an example, or that is secret.
 fn example(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("boolean") => json!(false),

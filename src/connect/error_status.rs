@@ -37,8 +37,8 @@ where
     Ok(Response::from_parts(parts, AnyBody::from(status.to_string())))
 }
 
-/// Returns the delay in seconds that the header `Retry-After` requests, at most [`MAX_RETRY_AFTER`]. A date (RFC 9110, section 10.2.3)
-/// is not supported, because API servers send none.
+/// Returns the delay in seconds that the header `Retry-After` requests, at most [`MAX_RETRY_AFTER`]; `None` if the header is missing, 0 or
+/// malformed. A date (RFC 9110, section 10.2.3) is not supported, because API servers send none.
 fn retry_after(headers: &HeaderMap) -> Option<u64> {
     let seconds: u64 = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (seconds > 0).then_some(seconds.min(MAX_RETRY_AFTER))

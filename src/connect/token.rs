@@ -48,8 +48,8 @@ impl TokenFile {
         Ok(Self { path, last })
     }
 
-    /// Returns the value of the header `Authorization`. Reads the file again before, if that was last tried [`MAX_AGE`] ago or earlier, or
-    /// if the server rejected the last token. If that fails, the last token is kept.
+    /// Returns the value of the header `Authorization`. Reads the file again first if the last attempt to read it was [`MAX_AGE`] ago or
+    /// earlier, or if the last token is that in `rejected`, which the server rejected. If the file cannot be read, the last token is kept.
     fn header(&self, rejected: Option<&HeaderValue>) -> HeaderValue {
         let mut last = lock(&self.last);
         if last.at.elapsed() >= MAX_AGE || rejected == Some(&last.header) {

@@ -87,8 +87,8 @@ pub enum ControllerError {
 
 impl Controller {
     /// Starts the admin server, the admission webhook and the leader election. The enabled handlers start each time that this process
-    /// becomes the leader. If the API server does not respond, requests are repeated. Fails if a server cannot listen, or the webhook
-    /// cannot be served.
+    /// becomes the leader; those that run in every replica start at once. If the API server does not respond, requests are repeated. Fails
+    /// if a server cannot listen, or the webhook cannot be served.
     pub async fn start(
         registry: Registry,
         configuration: &Configuration,
@@ -138,7 +138,7 @@ impl Controller {
         self.admin
     }
 
-    /// Returns the address of the probes server, if there is one.
+    /// Returns the address of the probes server; `None` if none is configured.
     pub fn probes(&self) -> Option<SocketAddr> {
         self.probes
     }
@@ -165,7 +165,7 @@ impl Controller {
         self.stop.clone()
     }
 
-    /// Waits until the controller has stopped, because its token was cancelled or because of an error.
+    /// Waits until the controller has stopped, because its token was cancelled or because of an error, which is returned.
     pub async fn ended(self) -> Result<(), ControllerError> {
         let Some(task) = self.task else { return Ok(()) };
         task.await.map_err(ControllerError::Panicked)?
@@ -213,7 +213,7 @@ impl ControllerContext {
         }
     }
 
-    /// Runs one leadership session after the other, until the controller is stopped.
+    /// Runs one leadership session after the other, until the controller is stopped or a session fails.
     async fn run_sessions(&self) -> Result<(), ControllerError> {
         let pause = self.configuration.leader_election.retry_period.into();
         for term in 1_u64.. {
@@ -248,6 +248,7 @@ impl ControllerContext {
 }
 
 /// Builds the handlers called `names` with their drivers, in this order. They get only events of objects that the configuration selects.
+/// Fails with the error of the first handler that cannot be built.
 pub(crate) fn create_handlers(
     registry: &Arc<Registry>,
     names: &[String],

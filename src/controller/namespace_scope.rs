@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use crate::config::label_selector;
 use crate::lock::lock;
 
-/// The set of namespaces that match a label selector, updated from the watch of namespaces. An unknown namespace does not match.
+/// The set of namespaces that match a label selector, updated from their watch. A namespace does not match before it is delivered.
 #[derive(Debug)]
 pub(super) struct NamespaceScope {
     selector: Selector,
@@ -25,7 +25,7 @@ pub(super) struct NamespaceScope {
 #[derive(Debug, Default)]
 struct NamespaceNames {
     matching: HashSet<String>,
-    /// The namespaces that do not match, or are not known, and of which at least one object was skipped.
+    /// The namespaces that do not match, or that the watch has not delivered, and of which at least one object was skipped.
     skipped: HashSet<String>,
     /// The namespaces that have begun to match after objects of them were skipped, until [`NamespaceScope::newly_matching`] returns them.
     newly_matching: Vec<String>,
@@ -41,7 +41,7 @@ impl NamespaceScope {
         label_selector::matches(&self.selector, namespace)
     }
 
-    /// Returns `true` if the namespace matches. Otherwise it is recorded as one with skipped objects, and
+    /// Returns `true` if the namespace called `name` matches the selector. Otherwise it is recorded as one with skipped objects, and
     /// [`newly_matching`](Self::newly_matching) returns its name once it matches.
     pub(super) fn admits_objects_of(&self, name: &str) -> bool {
         let mut names = lock(&self.names);

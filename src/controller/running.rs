@@ -31,7 +31,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct HandlerTasks<'r> {
     context: &'r ControllerContext,
     handlers: Arc<RunningHandlers>,
-    /// The names of the readiness conditions of these tasks.
+    /// The names of the conditions of `/readyz` that these tasks added.
     conditions: Vec<String>,
     tasks: JoinSet<()>,
     /// The task that writes Kubernetes Events; `None` if they are not written.
@@ -40,7 +40,7 @@ pub(super) struct HandlerTasks<'r> {
 
 impl<'r> HandlerTasks<'r> {
     /// Creates the enabled handlers of `scope` with their drivers, in the order of the configuration, and starts their chains, watches and
-    /// background tasks. They act only during `term`, with `client`.
+    /// background tasks. They act only during `term`, with `client`. Fails if a handler or one of its drivers cannot be built.
     pub(super) fn start(
         context: &'r ControllerContext,
         scope: HandlerScope,
@@ -90,8 +90,8 @@ impl<'r> HandlerTasks<'r> {
         Ok(running)
     }
 
-    /// Starts the checks of the drivers, and the reading of the ownership marks (owners in the tags of external resources). Each is
-    /// repeated until it succeeds.
+    /// Starts background tasks that check the drivers and read the ownership marks (owners in the tags of external resources). Each is
+    /// repeated until it succeeds, and this process is not ready before.
     fn prepare(&mut self) {
         let limit = self.context.configuration.relay.handler_timeout.into();
         for check in self.handlers.diagnostics.readiness.clone() {
@@ -150,7 +150,7 @@ impl<'r> HandlerTasks<'r> {
 
     /// Waits for the operations that the sources have begun in external systems (at most half of `grace`), ends the watches, handles the
     /// queued events in the rest of `grace`, and then gives up what the sources hold in Kubernetes, such as Leases. Returns `true` if all
-    /// events were handled.
+    /// queued and running events ended within `grace`, with or without success.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
         if tokio::time::timeout(grace / 2, sources::drain(&self.handlers.pipeline)).await.is_err() {
@@ -173,8 +173,8 @@ impl<'r> HandlerTasks<'r> {
         drained
     }
 
-    /// Stops everything at once, because the term has ended, and removes the readiness conditions of these tasks. Waits up to `grace` for
-    /// running handlers.
+    /// Stops these tasks at once and discards the queued events, because the term has ended, and removes the readiness conditions of these
+    /// tasks. Waits up to `grace` for running handlers.
     pub(super) async fn abandon(mut self, grace: Duration) {
         self.close().await;
         if !self.handlers.pipeline.halt(grace).await {
@@ -190,7 +190,7 @@ impl<'r> HandlerTasks<'r> {
     }
 }
 
-/// Starts the task that writes Kubernetes Events; returns `None` if they are disabled or the API server does not serve them.
+/// Starts the task that writes Kubernetes Events, and returns it with their sender; `None` if Events are disabled or not served.
 fn record_events(
     context: &ControllerContext,
     cluster: &ClusterInfo,

@@ -33,7 +33,7 @@ pub(crate) struct ObjectSelection {
 }
 
 impl ObjectSelection {
-    /// Returns the selection that all handlers created with `setup` share.
+    /// Returns the selection that all handlers created with `setup` share. Fails if the section `[kubernetes]` is invalid.
     pub(crate) fn shared(setup: &Setup) -> Result<Arc<Self>, SetupError> {
         let options = setup.section("kubernetes")?;
         setup.shared(|| Ok(Self::new(&options)))
@@ -53,8 +53,8 @@ impl ObjectSelection {
         }
     }
 
-    /// Passes only events of selected objects to a handler. If objects are selected by the labels of their namespaces, the handler also
-    /// gets an index of all namespaces.
+    /// Adds a filter to `registration`, so that its handler gets only events of selected objects. If objects are selected by the labels of
+    /// their namespaces, the handler also gets an index of all namespaces.
     pub(crate) fn restrict(self: Arc<Self>, registration: Registration) -> Registration {
         let registration = match &self.scope {
             Some(scope) if registration.kinds().any(is_in_namespace_scope) => {
@@ -65,7 +65,7 @@ impl ObjectSelection {
         registration.filter(move |event| self.admits(event))
     }
 
-    /// Watches `kinds`. Pods and services are not listed before the labels of their namespaces are known.
+    /// Starts to watch `kinds` with `watcher`. Pods and services are not listed before the labels of their namespaces are known.
     pub(super) fn watch(&self, kinds: &[Kind], watcher: &Watcher<Pipeline>) {
         let waits = |kind: &&Kind| self.scope.is_some() && is_in_namespace_scope(kind);
         let (later, first): (Vec<_>, Vec<_>) = kinds.iter().partition(waits);
@@ -89,8 +89,8 @@ impl ObjectSelection {
         }
     }
 
-    /// Returns whether handlers may get the event, or the reason why not. Deletions, triggers, and objects other than pods, services and
-    /// namespaces are never skipped.
+    /// Returns [`Interest::Taken`] if handlers may get the event, otherwise [`Interest::Declined`] with the reason. Deletions (also
+    /// requested ones), triggers, and objects other than pods, services and namespaces are always taken.
     pub(crate) fn admits(&self, event: &AnyEvent) -> Interest {
         let Some(object) = event.object().filter(|_| !event.finalizing()) else { return Interest::Taken };
         let meta = object.meta();
@@ -120,8 +120,9 @@ impl ObjectSelection {
         })
     }
 
-    /// Returns `true` if the labels of the namespace match. Otherwise the namespace is recorded as one with skipped objects, which are
-    /// delivered when its labels match. So call this only for an object that nothing but the labels of its namespace excludes.
+    /// Returns `true` if the labels of the namespace match `kubernetes.namespace_labels`, or that option is not set. Otherwise the
+    /// namespace is recorded as one with skipped objects, which are delivered when its labels match. So call this only for an object that
+    /// nothing but the labels of its namespace excludes.
     fn has_namespace_labels(&self, namespace: Option<&str>) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope.admits_objects_of(namespace.unwrap_or_default()))
     }

@@ -19,8 +19,8 @@ use crate::term::Term;
 /// The time limit for reading the API versions and the cluster id.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs the session number `term` of this process until the controller is stopped (`None`) or the lease is lost. Fails if the handlers
-/// cannot be built, or do not finish within the drain time.
+/// Runs the session number `term` of this process until the controller is stopped (returns `None`) or the lease is lost (returns the
+/// reason). Fails if the handlers cannot be built, or do not finish within the drain time.
 ///
 /// The client and the chains of the session are bound to its term, so that work that remains from the term cannot write, even if this
 /// process becomes the leader again. Each session has an identity of its own, so that a late renewal of the previous session cannot be
@@ -50,7 +50,8 @@ pub(super) async fn run(
     end
 }
 
-/// Takes part in the election, and runs the handlers while this process is the leader. `client` writes only during the term.
+/// Takes part in the election, and runs the handlers while this process is the leader. `client` writes only during the term. Returns the
+/// reason when the lease is lost, and `None` when the controller is stopped.
 async fn run_term(
     context: &ControllerContext,
     client: &Client,
@@ -89,8 +90,8 @@ async fn run_term(
     }
 }
 
-/// Waits for the API server. If this process is then a standby, builds each handler as a test, because a process that cannot take over
-/// is not a useful standby. Completes only if a handler cannot be built, with the error.
+/// Waits until the API server responds and this process is a standby, and then builds each handler as a test, because a process that cannot
+/// take over is not a useful standby. Completes only if a handler cannot be built, with the error.
 async fn check_standby(
     context: &ControllerContext,
     client: &Client,
@@ -129,7 +130,7 @@ pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -
     cluster
 }
 
-/// Completes when this process is the leader. A standby that knows the leader counts as ready.
+/// Completes when this process is the leader. Until then, updates the readiness conditions: a standby that knows the leader is ready.
 async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<ElectionStatus>) {
     context.state.health.set_unmet(LEADERSHIP, "the lease is not read yet");
     loop {

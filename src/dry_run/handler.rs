@@ -55,8 +55,8 @@ impl DryRunHandler {
         join_all(sources).await.into_iter().filter_map(Result::err).collect()
     }
 
-    /// Handles those of `events` that the handler receives, and the triggers that were sent. Of several triggers of the same type for
-    /// the same object, only one is handled. Messages with the same ordering key are handled one after the other; up to `concurrency`
+    /// Handles those of `events` that the handler receives, and the triggers that were sent so far. Of several triggers of the same type
+    /// for the same object, only one is handled. Messages with the same ordering key are handled one after the other; up to `concurrency`
     /// keys are handled concurrently.
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
         let (mut queues, mut positions): (Vec<Vec<AnyEvent>>, _) = (Vec::new(), HashMap::new());

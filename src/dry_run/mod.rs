@@ -82,7 +82,7 @@ struct Planner<'a> {
     log: PlanLog,
     /// The writes that the server accepted in a dry run, by the UID of the object.
     accepted: AcceptedWrites,
-    /// The time limit for one call of a handler.
+    /// The time limit for one invocation of a handler, one run of a source, or one check of a driver.
     limit: Duration,
     /// The parts that could not be planned, with the reasons.
     not_planned: Mutex<Vec<String>>,
@@ -92,7 +92,8 @@ struct Planner<'a> {
 type ListedUids = HashMap<TypeId, HashSet<String>>;
 
 impl Planner<'_> {
-    /// Lists all objects, then runs all handlers on them, one handler after the other.
+    /// Lists all objects, then runs all handlers on them, one handler after the other, and once more on the objects that accepted writes
+    /// change. Fails if a handler cannot be built.
     async fn run(&self, registry: &Arc<Registry>) -> Result<(), ControllerError> {
         let read = || async { Ok(ClusterInfo::read(self.configuration, &self.client).await?) };
         let cluster = self.attempt("the API server does not answer", PAGE_TIMEOUT, read).await;
@@ -141,7 +142,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Lists all objects of a kind; `None` if that fails.
+    /// Lists all objects of a kind. If that fails, notes the error in `not_planned` and returns `None`.
     async fn list(&self, kind: &Kind) -> Option<Vec<WatchItem>> {
         let mut stream = kind.watch(self.client.clone(), Config::default());
         let (mut backoff, mut items) = (BACKOFF.start(), Vec::new());
@@ -186,7 +187,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Reads the ownership marks of a handler, the owners in the tags of its external resources. Returns `false` if that fails.
+    /// Reads the ownership marks (owners in tags of external resources) of a handler. Returns `false` if that fails, and notes the error.
     async fn recover(&self, handler: &DryRunHandler) -> bool {
         let Some(collector) = &handler.registration.collector else { return true };
         let what =
@@ -217,7 +218,8 @@ impl Planner<'_> {
         missing.is_empty()
     }
 
-    /// Returns a `Deleted` event for each owner of an external resource that no longer exists.
+    /// Returns a `Deleted` event for each Kubernetes object that no longer exists but owns external resources of the handler. If they
+    /// cannot be read, notes the error and returns none.
     async fn orphans(&self, handler: &DryRunHandler, uids: &ListedUids) -> Vec<AnyEvent> {
         let Some(collector) = &handler.registration.collector else { return Vec::new() };
         let what = format!("the owners of the resources of the handler `{}` cannot be read", handler.name);
@@ -231,8 +233,8 @@ impl Planner<'_> {
         orphans.into_iter().map(|orphan| AnyEvent::Missed(Arc::new(orphan))).collect()
     }
 
-    /// Calls `call` until it succeeds, each time for at most `limit`, as long as its error is transient. If it fails, notes the error
-    /// with the description `what` and returns `None`.
+    /// Calls `call` until it succeeds, each time for at most `limit`, as long as its error is transient and [`BACKOFF`] allows another
+    /// attempt. If it does not succeed, notes the last error with the description `what` and returns `None`.
     async fn attempt<T, F>(&self, what: &str, limit: Duration, call: impl Fn() -> F) -> Option<T>
     where
         F: Future<Output = Result<T, HandlerError>> + Send,

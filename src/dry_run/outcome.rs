@@ -34,7 +34,7 @@ pub struct Summary {
     pub objects: usize,
     /// The number of planned steps by action, such as `request a VIF`.
     pub steps: BTreeMap<String, usize>,
-    /// The number of failures of a handler with an object.
+    /// The number of failures, counted once for each handler and object.
     pub failures: usize,
     /// The number of writes that the server would reject.
     pub refused: usize,
@@ -43,7 +43,7 @@ pub struct Summary {
 }
 
 impl DryRun {
-    /// Counts the steps and failures in `objects`.
+    /// Makes the result from the plans of all objects, and counts their steps and failures.
     pub(super) fn new(objects: BTreeMap<PlannedObject, ObjectPlan>, not_planned: Vec<String>) -> Self {
         let plans = objects.into_iter().map(|(object, plan)| ObjectPlan { object, ..plan });
         let objects: Vec<_> = plans.collect();
@@ -59,7 +59,7 @@ impl DryRun {
         Self { objects, not_planned, summary }
     }
 
-    /// Returns `true` if everything could be planned, and no step is known to fail.
+    /// Returns `true` if everything could be planned, no handler would fail, and no planned write would or might be rejected.
     pub fn is_complete(&self) -> bool {
         let Summary { failures, refused, unknown, .. } = self.summary;
         self.not_planned.is_empty() && failures + refused + unknown == 0
@@ -138,7 +138,7 @@ impl fmt::Display for StepDetail {
     }
 }
 
-/// Writes a new value, unless it is empty or longer than [`MAX_VALUE`].
+/// Writes the new value of a field, unless it is empty or longer than [`MAX_VALUE`].
 fn show(f: &mut fmt::Formatter<'_>, value: &str) -> fmt::Result {
     if value.is_empty() || value.chars().count() > MAX_VALUE { Ok(()) } else { write!(f, " {value}") }
 }

@@ -56,10 +56,10 @@ pub struct PlannedStep {
     /// The arguments of a call, or the changed fields of a write, in reading order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<StepDetail>,
-    /// The reason why the server would reject the write; `None` if the server would accept it.
+    /// The reason why the server would reject the write; `None` if it would not or that is not known, and for a driver call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The reason why the server could not check the write in a dry run; `None` if it could.
+    /// The reason why the server could not check the write in a dry run; `None` if it could, and for a driver call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
     /// `true` if the further steps depend on the result of this step, and are therefore not planned.
@@ -130,8 +130,8 @@ impl PlanLog {
         }
     }
 
-    /// Runs `work` as an invocation of `handler` for `object`. Records its failure, unless a [last](PlannedStep::last) step has ended the
-    /// plan of the object, in place of an earlier failure of this handler with this object.
+    /// Runs `work` as an invocation of `handler` for `object`. If it fails, its error replaces an earlier one of this handler with this
+    /// object. If it succeeds, or a [last](PlannedStep::last) step has ended the plan of the object, the earlier error is removed.
     pub(super) async fn during(
         &self,
         handler: Arc<str>,

@@ -55,7 +55,7 @@ struct Series {
     last_written: Option<Instant>,
     /// `true` if the Event exists as far as this process knows.
     exists: bool,
-    /// The last occurrence, until it is written.
+    /// The last occurrence; `None` if it is written already.
     pending: Option<Occurrence>,
 }
 
@@ -118,8 +118,8 @@ impl Aggregator {
         Self { limits, whole_burst_at, next_number, series, queues, arrivals: 0, full_until, paused }
     }
 
-    /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded. At most half of
-    /// the series begin with an occurrence of type `Normal`.
+    /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded. For one of type
+    /// `Normal` that begins a series, the maximum is half as large.
     pub(super) fn add(&mut self, occurrence: Occurrence, now: Instant) -> bool {
         let Limits { min_write_interval, memory, capacity, .. } = self.limits;
         let (warning, capacity) =

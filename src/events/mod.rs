@@ -70,7 +70,7 @@ impl Publisher {
 }
 
 impl PublisherTask {
-    /// Writes the Events that are due, for at most `grace`, and ends the task.
+    /// Writes the Events that may be written by now, for at most `grace`, and ends the task. All others are discarded.
     pub(crate) async fn drain(self, grace: Duration) {
         self.stop.cancel();
         // The rest is discarded: the next process fails with the same objects.

@@ -11,7 +11,8 @@ const MAX_NOTE: usize = 1024;
 /// The maximum length of a reason and of an action in bytes.
 const MAX_WORD: usize = 128;
 
-/// The maximum length of the part of an Event name that comes from the object: 253, less the 17 characters of the suffix.
+/// The maximum length of the part of an Event name that comes from the object, in bytes. The suffix (a dot and 16 hexadecimal digits)
+/// completes it to the 253 bytes that a name may have.
 const MAX_OBJECT_NAME: usize = 253 - 17;
 
 /// Something that happened to an object in a handler, and that a Kubernetes Event reports.

@@ -43,8 +43,8 @@ impl<M: Clone> MetricFamily<M> {
         Self { description, series: Family::new_with_constructor(zero) }
     }
 
-    /// Creates a series with the value 0 for each combination of label values. `labels` has the values of each label, in the order of the
-    /// description.
+    /// Creates a series with the value 0 for each combination of label values. `labels` has one list of values for each label, in the order
+    /// of the description.
     pub(super) fn create(&self, labels: &[&[&str]]) {
         let mut combinations = vec![Vec::new()];
         for values in labels {
@@ -72,7 +72,7 @@ impl<M: Clone> MetricFamily<M> {
 pub(crate) struct MetricsPage(Registry);
 
 impl MetricsPage {
-    /// Adds all series of `family`.
+    /// Adds all series of `family` to the page.
     pub(super) fn family<M>(&mut self, family: &MetricFamily<M>)
     where
         M: EncodeMetric + TypedMetric + Clone + fmt::Debug + Send + Sync + 'static,
@@ -133,7 +133,7 @@ impl MetricsPage {
         if N == 0 { self.add(description, family.with(&[])) } else { self.family(&family) }
     }
 
-    /// Adds `metric`. The unit and the suffix of the kind are removed from the name, because the registry appends them again.
+    /// Adds `metric` to the page. The unit and the suffix of the kind are removed from the name, because the registry appends them again.
     pub(super) fn add(&mut self, description: &MetricDescription, metric: impl Metric) {
         let suffix = match description.kind {
             MetricKind::Counter => "_total",

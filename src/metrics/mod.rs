@@ -87,8 +87,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics of a process that runs `handlers` and uses the API server at `host` (`host:port`). All series whose labels
-    /// are known are created with the value 0.
+    /// Creates the metrics of a process that runs `handlers` and uses the API server at `host` (`host:port`). The series whose label values
+    /// are fixed or names of `handlers` are created with the value 0, except those of the CNI plugin.
     pub(crate) fn new(host: &str, handlers: &[String]) -> Self {
         let metrics = Self {
             api_requests: Arc::new(ApiRequestMetrics::new(host)),

@@ -29,8 +29,8 @@ impl PoolSource {
 }
 
 impl PoolMetrics {
-    /// Adds a pool, whose current metrics `read_metrics` returns. It replaces an earlier pool of the same
-    /// name and continues its counts.
+    /// Adds the VIF pool `name`, whose current metrics `read_metrics` returns. It replaces an earlier pool of the same name and continues
+    /// its counts.
     pub(crate) fn add(
         &self,
         name: &'static str,

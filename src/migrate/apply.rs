@@ -49,7 +49,7 @@ async fn apply_object(client: &Client, cloud: &dyn AdoptionDriver, planned: Plan
     planned.finish("done".to_owned(), true)
 }
 
-/// Executes one step. One in the cloud is retried with back-off while the driver reports a transient failure.
+/// Executes one step. A step in the cloud is retried with back-off while the driver reports a transient failure, others are not.
 pub(super) async fn execute(
     client: &Client,
     cloud: &dyn AdoptionDriver,

@@ -81,7 +81,7 @@ pub(super) fn finalizers_of(object: &impl ResourceExt) -> Vec<String> {
     object.finalizers().iter().filter(|finalizer| kuryr::is_finalizer(finalizer)).cloned().collect()
 }
 
-/// Returns the UID of the owner that a custom resource names: that of its pod, service, namespace or policy.
+/// Returns the UID of the owner that a custom resource names, that of its pod, service, namespace or policy; `None` without an owner.
 pub(super) fn owner_uid(object: &DynamicObject) -> Option<&str> {
     object.metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).next()
 }

@@ -51,7 +51,7 @@ pub struct Migration {
 /// The reason why a migration, or one of its steps, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// Kuryr's controller would work against the migration.
+    /// Kuryr's controller still runs, and would work against the migration. The text names its Deployments and pods.
     #[error("Kuryr's controller still runs: {0}; scale its Deployment to 0 first")]
     KuryrRuns(String),
     /// The API server does not answer, or rejects a request.
@@ -63,7 +63,7 @@ pub enum MigrateError {
     /// A driver cannot be created.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The object is not the one for which the step was planned.
+    /// The object was changed or replaced after the step was planned.
     #[error("the object has changed since it was read; run the command again")]
     Changed,
 }

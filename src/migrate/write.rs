@@ -33,8 +33,8 @@ impl MetadataWrite {
         Self::new(ApiResource::erase::<K>(&()), object.meta(), removes)
     }
 
-    /// Creates a write that removes the finalizers `removes` from the object whose metadata is `planned`. The write fails if these metadata
-    /// have changed since.
+    /// Creates a write that removes the finalizers `removes` from the object whose metadata is `planned`. The write fails if the UID,
+    /// annotations, finalizers or deletion of the object have changed since.
     pub(super) fn new(resource: ApiResource, planned: &ObjectMeta, removes: &[String]) -> Self {
         let (annotations, adds) = (BTreeMap::new(), None);
         Self { resource, planned: planned.clone(), annotations, adds, removes: removes.to_owned() }

@@ -53,7 +53,7 @@ pub(crate) async fn recover(handler: &HandlerChain, progress: impl Fn(String)) {
 }
 
 /// Queues deletions for the owners of external resources that no longer exist: once the handler gets events, and then after each
-/// `relay.sweep_interval`, for ever.
+/// `relay.sweep_interval`, for ever. Returns at once if the handler has no garbage collector.
 pub(crate) async fn collect_periodically(
     handler: &HandlerChain,
     watcher: &Watcher<Pipeline>,
@@ -93,7 +93,8 @@ impl Failure for MassRelease {
     }
 }
 
-/// Queues a `Deleted` event for each owner of external resources that does not exist any more. Returns the number of these owners.
+/// Queues a `Deleted` event for each owner of external resources that does not exist any more. Returns the number of these owners. Fails if
+/// the owners cannot be read, or with [`MassRelease`].
 async fn collect(
     handler: &HandlerChain,
     collector: &dyn GarbageCollector,

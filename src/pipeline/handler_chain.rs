@@ -36,7 +36,7 @@ pub struct HandlerChain {
     pub name: String,
     /// The handler itself, the innermost part of the chain. The dispatcher asks it whether it wants an event before the event is queued.
     pub registration: Arc<Registration>,
-    /// The chain. Its queues are closed until all prerequisites are met.
+    /// The chain of wrappers around the handler. Its queues hold all events back until all prerequisites are met.
     pub chain: Chain,
     /// The conditions that must be met before the handler gets its first event, each with its description. `Some(kind)` stands for a
     /// kind of an index that must be listed; `None` stands for the ownership marks, which must be read.
@@ -99,8 +99,8 @@ impl HandlerChain {
         }
     }
 
-    /// Records that a kind is listed or, for `None`, that the ownership marks are read. Opens the chain when the last prerequisite is
-    /// met.
+    /// Records that a kind is listed or, for `None`, that the ownership marks are read. When the last prerequisite is met, lets the chain
+    /// handle the events that it held back.
     pub(super) fn met(&self, prerequisite: Option<TypeId>) {
         self.prerequisites.send_if_modified(|prerequisites| {
             let removed = prerequisites.remove(&prerequisite).is_some();

@@ -51,7 +51,7 @@ impl Default for HandlerReports {
 }
 
 impl HandlerReports {
-    /// Creates reports with the metrics `metrics`. `publisher` writes the Kubernetes Events.
+    /// Creates reports with the metrics `metrics`. `publisher` writes the Events; those of successes only if `success` is `true`.
     pub(crate) fn new(publisher: Publisher, success: bool, metrics: &Arc<Metrics>) -> Self {
         Self { publisher, success, metrics: Arc::clone(metrics) }
     }
@@ -77,7 +77,7 @@ impl HandlerReports {
         self.success.then_some(report)
     }
 
-    /// Reports an object that cannot be decoded.
+    /// Reports an object that cannot be decoded: in the log, and as a Kubernetes Event on the object.
     pub(super) fn undecodable(&self, object: &Undecodable) {
         let object_ref = object.identity.object_ref();
         error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,

@@ -176,7 +176,8 @@ impl ControllerState {
         }
     }
 
-    /// Reads the object whose kind and name `query` contains, asks each handler if it wants the object, and adds the answers to `snapshot`.
+    /// Reads the object whose kind and name `query` contains, asks each handler of the kind if it wants the object, and adds the answers,
+    /// or the error of the read, to `snapshot`.
     pub(crate) async fn explain(&self, query: &Query, snapshot: &mut StateSnapshot) {
         let (Some(kind), Some(name)) = (&query.kind, &query.name) else { return };
         for running in self.running() {

@@ -9,26 +9,26 @@ const DEFAULT_LIMIT: usize = 500;
 /// The highest limit of the number of objects in a response that a query may set.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
-/// The query of a URL, which selects the objects that match all fields that are set.
+/// The query of the URL `/debug/state`, which selects the objects that match all fields. A field that is `None` matches every object.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Query {
     /// The name of the objects to select; `None` selects any name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// The namespace of the object; empty for cluster-scoped objects.
+    /// The namespace of the objects to select; empty for cluster-scoped objects, `None` for all objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
-    /// The kind of the object, such as `pod` (case-insensitive).
+    /// The kind of the objects to select, such as `pod` (case-insensitive); `None` selects any kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// The name of the handler in whose queues the object is.
+    /// The name of the handler in whose queues the objects are; `None` selects those of all handlers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) handler: Option<String>,
-    /// The phase of the object in the queues of the handler.
+    /// The phase of the objects in the queues of their handlers; `None` selects any phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) phase: Option<PhaseName>,
-    /// The maximum number of objects in the response.
+    /// The maximum number of objects in the response; `None` stands for [`DEFAULT_LIMIT`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<usize>,
     /// `true` to read the object with this kind and name, and to ask each handler if it wants the object.

@@ -20,7 +20,7 @@ pub(super) struct QueueCounts {
 }
 
 impl QueueCounts {
-    /// Counts the messages in the queues of `chain`; none if the handler is not set up yet.
+    /// Counts the messages in the queues of `chain`. If that is `None`, because the handler is not set up yet, all counts are 0.
     pub(super) fn of(chain: Option<&Chain>) -> Self {
         let by_phase = PhaseName::ALL.map(|phase| (phase, 0)).into();
         let mut counts = Self { by_phase, longest: Duration::ZERO, unfinished: Duration::ZERO };

@@ -38,7 +38,8 @@ pub(crate) struct StateSnapshot {
     pub(crate) watches: Vec<WatchSummary>,
     /// The enabled handlers, in the order of the configuration.
     pub(crate) handlers: Vec<HandlerSummary>,
-    /// The selected objects that were not handled successfully yet: failed objects first, and in each group the oldest first.
+    /// The objects that the query selects and that were not handled successfully yet: those with an error first, and in each group the
+    /// oldest first.
     pub(crate) objects: Vec<ObjectSummary>,
     /// The work in the background that fails for the object of the requested kind and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -144,7 +145,7 @@ pub(crate) struct LeadershipSummary {
     pub(crate) name: String,
     /// `true` if this process is the leader, or leader election is disabled.
     pub(crate) leads: bool,
-    /// The role of this process: `leader`, `standby of NAME`, or `unopposed` without leader election.
+    /// The role of this process, such as `leader`, `standby of NAME`, or `unopposed` without leader election.
     pub(crate) role: String,
     /// The number of renewals that needed more than one request.
     pub(crate) slow_renewals: u64,
@@ -182,7 +183,7 @@ pub(crate) struct WatchSummary {
     /// The seconds since the watch began: the time in which the counted events were delivered.
     #[serde(default)]
     pub(crate) seconds: f64,
-    /// The last error, until the watch works again.
+    /// The last error; absent if the watch has worked since.
     pub(crate) error: Option<String>,
 }
 
@@ -318,7 +319,7 @@ pub(crate) struct ObjectSummary {
     pub(crate) next: Option<String>,
     /// The seconds until the next attempt; absent if the object does not wait for one.
     pub(crate) next_seconds: Option<f64>,
-    /// The last error since the object was last handled successfully.
+    /// The last error since the object was last handled successfully; absent if there was none.
     pub(crate) last_error: Option<ErrorSummary>,
     /// The last requests that failed attempts to handle the object sent to external systems and to the Kubernetes API. Present only if the
     /// query contains a name.
@@ -327,7 +328,8 @@ pub(crate) struct ObjectSummary {
 }
 
 impl ObjectSummary {
-    /// Returns `true` if the retries have ended without success, or the object has failed or stayed in its phase for long.
+    /// Returns `true` if the retries have ended without success, or if the object has failed or been in its phase for more than five
+    /// seconds.
     pub(crate) fn is_failed_or_stuck(&self) -> bool {
         self.phase == PhaseName::Failed.as_str() || self.age_seconds() > STUCK_AFTER_SECONDS
     }
@@ -338,7 +340,7 @@ impl ObjectSummary {
         self.last_error.as_ref().map_or(self.since_seconds, |last_error| last_error.since_seconds)
     }
 
-    /// Converts an entry of the queues of `handler`, with its times relative to `now`, and with its requests if `with_requests` is set.
+    /// Converts an entry of the queues of `handler`, with its times relative to `now`, and with its requests if `with_requests` is `true`.
     pub(super) fn new(handler: &str, entry: &QueueEntry<AnyEvent>, with_requests: bool, now: Now) -> Self {
         let next = match entry.phase {
             Phase::Retrying { at } | Phase::Failed { at } => Some(at),

@@ -36,7 +36,7 @@ const BATCH_SIZE: usize = 128;
 /// The crate whose spans of level `debug` are the requests to the API server.
 const KUBE_CLIENT: &str = "kube_client";
 
-/// The OpenTelemetry provider of the tracers of this process; not set if traces are not exported.
+/// The OpenTelemetry provider of the tracers of this process; empty if traces are not exported.
 static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
 
 /// The reason why traces cannot be exported.

@@ -20,13 +20,14 @@ use super::{UninstallError, UninstallOptions, api_error};
 use crate::config::Configuration;
 use crate::connect::{answer, is_missing};
 
-/// The interval at which the Leases are read while the controller stops.
+/// The interval at which the Leases, or the pods of the Deployment, are read while the controller stops.
 const POLL: Duration = Duration::from_secs(1);
 /// The namespace of the Leases of nodes.
 const NODE_LEASES: &str = "kube-node-lease";
 
-/// Scales the Deployment of the options to zero, and waits until no replica holds the Lease of the leader or of a virtual node of the
-/// installation `cluster_id`. Without a leader election, the Deployment must be given, and is waited for until it has no pod.
+/// Scales the Deployment `options.stop`, if it is given, to zero, and waits until no replica holds the Lease of the leader or of a virtual
+/// node of the installation `cluster_id`. Without a leader election, the Deployment must be given, and its pods must have ended, too. Fails
+/// after `options.timeout` or, if no Deployment is given, as soon as a Lease is seen to be renewed.
 pub(super) async fn stop(
     configuration: &Configuration,
     client: &Client,
@@ -92,7 +93,7 @@ pub(super) async fn stop(
     }
 }
 
-/// Scales a Deployment to zero, and returns its scale.
+/// Scales a Deployment to zero, and returns the status of its scale: the number of its replicas, and the label selector of its pods.
 async fn scale_down(client: &Client, namespace: &str, name: &str) -> Result<ScaleStatus, UninstallError> {
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
     let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));

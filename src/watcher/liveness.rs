@@ -66,7 +66,7 @@ impl Liveness {
         lock(&self.0).resumed_from
     }
 
-    /// Records that the task of the watch begins or ends the processing of an item.
+    /// Records that the task of the watch begins (`busy` is `true`) or ends the processing of an item.
     pub(super) fn set_busy(&self, busy: bool) {
         lock(&self.0).busy_since = busy.then(Instant::now);
     }
@@ -108,7 +108,7 @@ impl Liveness {
         Client::new(service, namespace)
     }
 
-    /// Records a watch request. Fails if it follows the previous one too early.
+    /// Records a watch request with the query `query` of its URL. Fails if it follows the previous one within [`MIN_WATCH_INTERVAL`].
     fn request_watch(&self, query: &str) -> Result<(), EndedAtOnce> {
         let (mut activity, now) = (lock(&self.0), Instant::now());
         if activity.last_request.is_some_and(|last| now.duration_since(last) < MIN_WATCH_INTERVAL) {

@@ -102,7 +102,8 @@ impl<S: EventSink> Watcher<S> {
         self.start(kind, first);
     }
 
-    /// Starts to watch `kind`, unless it is watched already: if `first` is given, as soon as its value is `true`, otherwise at once.
+    /// Starts the watch of `kind`, unless there is one already. If `first` is given, which tells if another kind is listed, the watch
+    /// begins as soon as its value is `true` or the watch of that kind was ended; otherwise at once.
     fn start(&self, kind: &Kind, first: Option<watch::Receiver<bool>>) {
         self.watches().entry(kind.type_id).or_insert_with(|| {
             let state = Arc::new(WatchState::new(kind));
@@ -161,7 +162,8 @@ impl<S: EventSink> Watcher<S> {
         Some(lock(&watch.state.store).uids())
     }
 
-    /// Returns `true` if an object of that name exists. `None` matches any kind or any namespace; the case of the kind is ignored.
+    /// Returns `true` if the store of a watch has an object of that name. `None` matches any kind or namespace; the case of the kind is
+    /// ignored.
     pub fn contains(&self, kind: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
         let selected =
             |watch: &&WatchEntry| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.state.kind.name));
@@ -169,9 +171,9 @@ impl<S: EventSink> Watcher<S> {
         self.watches().values().filter(selected).any(contains)
     }
 
-    /// Reads the object `namespace`/`name`, if it exists in the store of a watch of `kind` (the case is ignored). Returns it decoded: once
-    /// for each watch of that kind, since kinds of several API groups may have the same name. Without `namespace`, finds the object in
-    /// any namespace, and fails if several ones have it.
+    /// Reads the object `namespace`/`name` from the API server, if it exists in the store of a watch of `kind` (the case is ignored).
+    /// Returns it decoded: once for each watch of that kind, since kinds of several API groups may have the same name. Without `namespace`,
+    /// finds the object in any namespace, and fails if several ones have it.
     pub async fn read(
         &self,
         kind: &str,

@@ -23,7 +23,7 @@ pub(super) struct WatchState {
     began: Instant,
     /// The counts of events, lists and errors, for metrics and status pages.
     pub(super) counts: Mutex<WatchCounts>,
-    /// Set to `true` after the first complete list.
+    /// The channel whose value becomes `true` after the first complete list.
     pub(super) listed: watch::Sender<bool>,
     /// Notified when all objects are to be listed again.
     pub(super) relist: Notify,

@@ -18,11 +18,12 @@ pub(super) struct MalformedReview;
 pub(super) struct ReviewAnswer {
     /// The JSON body of the response.
     pub(super) body: Vec<u8>,
-    /// `true` if the object is changed.
+    /// `true` if the response contains a JSON patch, which changes the pod.
     pub(super) patched: bool,
 }
 
-/// Answers the `AdmissionReview` in `body`. `patch` returns the JSON patch for a created pod. Any other object is admitted unchanged.
+/// Answers the `AdmissionReview` in `body`. `patch` returns the JSON patch for a created pod, or `None` to admit it unchanged. Any other
+/// object is admitted unchanged.
 pub(super) fn answer(
     body: &[u8],
     patch: impl FnOnce(&Pod) -> Option<Vec<Value>>,

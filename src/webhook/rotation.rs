@@ -24,7 +24,7 @@ pub(super) struct WebhookTrust {
     pub(super) names: BTreeSet<String>,
     /// The certificates that API servers trust, in PEM; `None` if there are none, or different ones for several webhooks.
     pub(super) bundle: Option<String>,
-    /// The time since which `bundle` has been known.
+    /// The time at which this process first noticed the present value of `bundle`.
     pub(super) since: Timestamp,
 }
 

@@ -29,7 +29,7 @@ const MAX_STEPS: usize = 5;
 /// The longest time without a check, so that a change of the clock is noticed.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Writes the certificate of the webhook before it expires, and makes the API servers trust it.
+/// The leader's work on the certificate of the webhook: replaces it before it expires, and makes the API servers trust the new one.
 pub(super) struct CertificateWriter {
     secrets: Api<Secret>,
     configurations: Api<MutatingWebhookConfiguration>,

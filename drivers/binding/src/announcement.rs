@@ -20,7 +20,7 @@ use crate::error::failed;
 use crate::messages;
 use crate::namespace::{NetworkNamespaces, run_in_namespace};
 
-/// The time limit for an interface that was set up to become operational.
+/// The time limit for an interface that was brought up to become operational.
 const OPERATIONAL_TIMEOUT: Duration = Duration::from_millis(250);
 /// The interval between two checks whether the interface is operational.
 const OPERATIONAL_INTERVAL: Duration = Duration::from_millis(2);

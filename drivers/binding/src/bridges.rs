@@ -2,7 +2,8 @@
 
 use staffetta_driver::{DriverError, Reason};
 
-/// The names of the permitted bridges. A name that ends in `*` permits each bridge whose name begins with the rest.
+/// The names of the bridges of the node to which pods may be connected. A name that ends in `*` permits each bridge whose name begins with
+/// the rest.
 ///
 /// The annotation of a pod names its bridge, and tenants can write annotations. The node may have other bridges, such as those of
 /// virtual machines or of a management network.

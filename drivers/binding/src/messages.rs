@@ -66,8 +66,8 @@ pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Returns the request after which the interface with that index gets no IPv6 address when it is set up, so that no pod reaches the node
-/// by it.
+/// Returns the request after which the interface with that index gets no IPv6 address when it is brought up, so that no pod reaches the
+/// node by it.
 pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
     let none = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
     RouteNetlinkMessage::SetLink(with(index, vec![LinkAttribute::AfSpecUnspec(vec![none])]))
@@ -122,14 +122,14 @@ fn up() -> LinkMessage {
     link
 }
 
-/// Returns the request that sets the interface with that index up.
+/// Returns the request that brings the interface with that index up.
 pub(crate) fn set_up(index: u32) -> RouteNetlinkMessage {
     let mut link = up();
     link.header.index = index;
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Returns the request that changes the MAC address and the MTU of the interface with that index, and sets it up.
+/// Returns the request that changes the MAC address and the MTU of the interface with that index, and brings it up.
 pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNetlinkMessage {
     let mut link = up();
     link.header.index = index;
@@ -144,7 +144,7 @@ pub(crate) fn set_address(index: u32, mac: MacAddress) -> RouteNetlinkMessage {
 }
 
 /// Returns the request after which the kernel announces the addresses of the interface with that index by ARP, whenever its MAC address is
-/// set or it is set up (`arp_notify`).
+/// set or it is brought up (`arp_notify`).
 pub(crate) fn notify_by_arp(index: u32) -> RouteNetlinkMessage {
     let mut options = InetDevConf::default();
     options.arp_notify = 1;

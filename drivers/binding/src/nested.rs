@@ -106,7 +106,8 @@ fn request(
     }
 }
 
-/// Returns the interface of the default route of IPv4, from the routing table of this thread's namespace.
+/// Returns the name of the interface of the default route of IPv4, from the routing table of this thread's namespace; `None` if there is
+/// none.
 fn default_route_interface() -> Option<String> {
     let table = fs::read_to_string("/proc/thread-self/net/route").ok()?;
     let mut lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());

@@ -59,7 +59,8 @@ pub(crate) struct InterfaceRow {
 const MARK: &str = "staffetta";
 
 impl Ovsdb {
-    /// Returns the type of the datapath of a bridge: empty or `system` for the kernel, `netdev` for userspace.
+    /// Returns the type of the datapath of a bridge: empty or `system` for the kernel, `netdev` for userspace. Fails if there is no such
+    /// bridge.
     pub(crate) fn datapath(&self, bridge: &str) -> Result<String, DriverError> {
         let step = "find the Open vSwitch bridge";
         let select = json!({ "op": "select", "table": "Bridge", "where": [["name", "==", bridge]], "columns": ["datapath_type"] });

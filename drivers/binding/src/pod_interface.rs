@@ -72,7 +72,7 @@ pub(crate) fn pod_interface_spec<'a>(
     }
 }
 
-/// Adds the addresses of the VIF to its interface in the pod, sets it up, and adds the routes.
+/// Adds the addresses of the VIF to its interface in the pod, brings it up, and adds the routes. A route that exists already is kept.
 pub(crate) fn configure(
     attachment: &VifAttachment,
     namespaces: &NetworkNamespaces,
@@ -128,8 +128,8 @@ pub(crate) fn addresses(vif: &Vif) -> Vec<IpNet> {
     vif.subnets.iter().flat_map(of_subnet).collect()
 }
 
-/// Returns the routes of a VIF: destination, gateway, and `true` if the gateway is outside of the subnet. The routes of the subnet come
-/// first, because one of them may lead to the gateway.
+/// Returns the routes of a VIF: destination, gateway, and `true` if the gateway is outside of the subnet. The routes of a subnet come
+/// before its default route, because one of them may lead to the gateway.
 fn routes(attachment: &VifAttachment) -> Vec<(IpNet, IpAddr, bool)> {
     let mut routes = Vec::new();
     for subnet in &attachment.vif.subnets {

@@ -33,7 +33,8 @@ pub struct ExistingPort {
     pub ips: Vec<IpAddr>,
     /// `true` if the cloud forwards the traffic of the port (in Neutron: status `ACTIVE`).
     pub active: bool,
-    /// The UID of the pod for which another controller created the port; `None` for a port of a pool.
+    /// The UID of the pod that the port names outside of the ownership mark (in Neutron: `device_id`), as Kuryr's ports do; `None` if it
+    /// names none, as a port of a pool.
     pub pod: Option<Uid>,
     /// The ids of the subnets of the port.
     pub subnets: Vec<SubnetId>,
@@ -62,7 +63,7 @@ pub enum ExistingAttachment {
     },
     /// The port is attached through the port of a node, which has its addresses as allowed address pairs (nested macvlan).
     AllowedPair {
-        /// The port of the node.
+        /// The id of the node's own port.
         port: PortId,
         /// The addresses of the node.
         node_ips: Vec<IpAddr>,
@@ -82,9 +83,9 @@ pub struct ExistingLoadBalancer {
     pub project: ProjectId,
     /// The virtual IP address at which the load balancer accepts connections; `None` if it has none yet.
     pub vip: Option<IpAddr>,
-    /// The subnet of the virtual IP address.
+    /// The subnet of the virtual IP address; `None` if the cloud reports none.
     pub subnet: Option<SubnetId>,
-    /// The port that holds the virtual IP address.
+    /// The port that has the virtual IP address; `None` if the cloud reports none.
     pub port: Option<PortId>,
     /// The ownership mark of the load balancer, if it has one.
     pub mark: ExistingMark,

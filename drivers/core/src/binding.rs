@@ -53,10 +53,10 @@ pub trait VifBindingDriver: Send + Sync {
     /// Leftovers of an earlier call are replaced. After an error, the caller calls [`unplug`](Self::unplug).
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
 
-    /// Removes the interface and its connection. What does not exist counts as removed.
+    /// Removes the interface of the VIF from the pod, and its connection to the network. What does not exist counts as removed.
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
 
-    /// Returns an error if the interface or its connection does not exist as [`plug`](Self::plug) makes it.
+    /// Returns an error if the interface in the pod, or its connection to the network, does not exist as [`plug`](Self::plug) makes it.
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
 
     /// Announces the addresses of the pod to its network, so that neighbours replace what they know of an earlier owner. The daemon calls
@@ -75,7 +75,7 @@ impl VifAttachment {
     }
 }
 
-/// Returns the name of an interface of the port `id`: `prefix` (at most 4 characters) and the start of the id, 14 characters in
+/// Returns the name of an interface of the port `id`: `prefix` (at most 4 characters) and the start of the id, at most 14 characters in
 /// all.
 pub fn interface_name(prefix: &str, id: &str) -> String {
     prefix.chars().chain(id.chars()).take(14).collect()

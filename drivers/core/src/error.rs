@@ -54,13 +54,14 @@ pub struct DriverError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// The resource does not exist. Final.
+    /// The resource does not exist. Final: a retry alone does not help.
     NotFound,
     /// A quota is exhausted. Transient: the quota may be raised, or resources may be released.
     Quota,
     /// A subnet has no free address. Transient: addresses may be released.
     NoAddress,
-    /// The external system rejected the request, for example because of wrong credentials or a malformed request. Final.
+    /// The external system rejected the request, for example because of wrong credentials or a malformed request. Final: a retry alone does
+    /// not help.
     Refused,
     /// The external system could not be reached, did not respond in time, or failed. Transient.
     Unavailable,
@@ -71,12 +72,13 @@ pub enum Reason {
     /// The external system accepts only a limited number of requests at the same time, and nothing was requested yet. This is not
     /// a failure. Transient; the delay depends on the number of earlier requests.
     Queued,
-    /// The external system has no such function. Final.
+    /// The external system has no such function. Final: a retry alone does not help.
     Unsupported,
 }
 
 impl Reason {
-    /// Returns the name, the message, and `true` if the failure is transient.
+    /// Returns the word for the `reason` field of Kubernetes Events, the error message, and `true` if a failure with this reason is
+    /// transient.
     fn properties(self) -> (&'static str, &'static str, bool) {
         match self {
             Self::NotFound => ("ReferenceNotFound", "it does not exist", false),
@@ -130,7 +132,7 @@ impl DriverError {
         self
     }
 
-    /// Sets the [name](Self::name) of the failure. It is not part of the JSON.
+    /// Sets the [name](Self::name) of the failure, one word in CamelCase for Kubernetes Events. It is not part of the JSON.
     #[must_use]
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = Some(name);

@@ -70,7 +70,8 @@ impl PrimaryInterface {
 pub struct Assigned {
     /// The blocks that are new on the interface.
     pub blocks: Vec<Ipv4Net>,
-    /// The reason why fewer blocks were assigned than requested.
+    /// The error that prevented the assignment of further blocks; `None` if there was none, even if fewer blocks than requested were
+    /// assigned.
     pub error: Option<DriverError>,
 }
 
@@ -120,7 +121,8 @@ pub trait PrefixProvider: Send + Sync + 'static {
         instances: &[InstanceId],
     ) -> Result<BTreeMap<InstanceId, PrimaryInterface>, DriverError>;
 
-    /// Assigns `count` further blocks of one kind to an interface.
+    /// Assigns up to `count` further blocks of the kind `kind` to an interface. The result contains the assigned blocks, and an error if
+    /// one occurred.
     async fn assign(&self, interface: &InterfaceId, kind: BlockKind, count: usize) -> Assigned;
 
     /// Removes blocks from an interface. A block that is not assigned counts as removed.

@@ -22,7 +22,7 @@ pub struct ExactQuantity {
 }
 
 impl ExactQuantity {
-    /// Parses a quantity. Returns `None` if the text is not a quantity, or has more digits than an integer of 128 bits holds.
+    /// Parses a quantity. Returns `None` if the text is not a quantity, if its digits exceed 128 bits, or if its exponent exceeds 32 bits.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(text) => (true, text),
@@ -44,8 +44,8 @@ impl ExactQuantity {
         Some(Self { negative, rest, twos, fives: decimal.checked_add(fives)? })
     }
 
-    /// Returns `factor` times the amount, rounded up to an integer; `None` if the amount is negative or the result exceeds 64
-    /// bits.
+    /// Returns `factor` times the amount, rounded up to an integer; `None` if the amount is negative, the result exceeds 64 bits, or an
+    /// intermediate product exceeds 128 bits.
     pub fn times(self, factor: u64) -> Option<u64> {
         if self.negative {
             return None;
@@ -80,7 +80,7 @@ fn power(base: u128, exponent: i32) -> (Option<u128>, Option<u128>) {
     if exponent < 0 { (Some(1), power) } else { (power, Some(1)) }
 }
 
-/// Returns the exponents of two and of ten that a suffix stands for; `None` if the suffix is not known.
+/// Returns the exponents of two and of ten that the suffix of a quantity (`Ki`, `m`, `e3`) stands for; `None` for any other suffix.
 fn exponents(suffix: &str) -> Option<(i32, i32)> {
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];

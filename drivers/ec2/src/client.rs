@@ -38,7 +38,7 @@ pub(crate) struct Ec2Action {
 }
 
 impl Ec2Action {
-    /// Returns the error of the action without a readable response, which is ambiguous if the action changes something.
+    /// Returns the error for a call of the action without a readable response. The error is ambiguous if the action changes something.
     fn unanswered(self) -> DriverError {
         let error = DriverError::new(Reason::Unavailable, self.step);
         if self.changes { error.maybe_applied() } else { error }
@@ -122,7 +122,7 @@ impl Ec2Client {
         Err(failure)
     }
 
-    /// Signs and sends a request, and reads the response, whatever its status.
+    /// Signs and sends a request. Returns the HTTP status, whatever it is, the body, and the keys that signed the request.
     async fn send(
         &self,
         action: Ec2Action,

@@ -14,7 +14,7 @@ impl fmt::Debug for AwsEnvironment {
     }
 }
 
-/// The error that one of two environment variables which belong together is missing.
+/// The error of two environment variables that belong together, of which only one is set.
 #[derive(Debug, thiserror::Error)]
 #[error("the variable {set} is set, and {missing} is not; set both or none")]
 pub struct IncompleteVariables {
@@ -37,7 +37,7 @@ impl AwsEnvironment {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Returns the values of two variables that belong together; `None` if neither is set.
+    /// Returns the values of two variables that belong together; `None` if neither is set, and an error if only one is.
     pub(crate) fn both(
         &self,
         first: &'static str,

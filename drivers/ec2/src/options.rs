@@ -78,7 +78,7 @@ pub struct Ec2Access {
 }
 
 impl Ec2Options {
-    /// Combines the options with the environment, and reads the profile if there is one. Connects to nothing.
+    /// Combines the options with the environment. Reads profiles only if the source or the region depends on them. Connects to nothing.
     pub fn access(&self, environment: &AwsEnvironment) -> Result<Ec2Access, Ec2OptionsError> {
         let source = CredentialSource::choose(self.profile.as_deref(), environment)?;
         let of_profile = || match &source {

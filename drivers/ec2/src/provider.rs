@@ -65,7 +65,7 @@ pub struct Ec2Prefixes {
 
 impl Ec2Prefixes {
     /// Creates the driver. Sends nothing. `observer` is called for each request, with `ec2` as the service and the name of the action as
-    /// the method.
+    /// the method. `fence` lets requests pass only while this process is the leader.
     pub fn new(
         access: Ec2Access,
         observer: Arc<dyn RequestObserver>,
@@ -167,7 +167,7 @@ impl Ec2Prefixes {
     }
 
     /// Returns the primary interface of an instance whose type and subnet were read; `None` if the instance has none yet, as
-    /// while it starts.
+    /// while it starts, and an error if EC2 did not describe its type or subnet.
     fn primary(&self, instance: &InstanceItem) -> Result<Option<PrimaryInterface>, DriverError> {
         let mut interfaces = instance.network_interface_set.items.iter();
         let Some(interface) = interfaces.find(|interface| interface.is_primary()) else { return Ok(None) };

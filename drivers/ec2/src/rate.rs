@@ -51,7 +51,7 @@ impl RateLimit {
     }
 }
 
-/// The state of a [`RateLimit`].
+/// The state of a [`RateLimit`]: its token bucket, and the last pause after throttling.
 struct RequestBucket {
     /// The time in which one token, for one request, is added.
     interval: Duration,
@@ -59,7 +59,7 @@ struct RequestBucket {
     burst: u32,
     /// The time at which the last token that was taken became available; `None` if none was taken yet.
     last: Option<Instant>,
-    /// The end and the length of the last pause; `None` if EC2 has accepted a request after it.
+    /// The end and the length of the last pause; `None` before the first pause, and once EC2 has accepted a request after it.
     throttled: Option<(Instant, Duration)>,
 }
 

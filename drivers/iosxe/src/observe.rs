@@ -41,11 +41,11 @@ pub(crate) struct ObservedApp {
     pub(crate) state: AppState,
     /// The state as the device reports it, at most 60 characters; `nothing` without operational data.
     pub(crate) device_text: String,
-    /// The IP address that the application reports, or else the one in its configuration.
+    /// The IP address that the application reports, or else the one in its configuration; `None` if there is neither.
     pub(crate) address: Option<IpAddr>,
     /// The MAC addresses of the interfaces of the application.
     pub(crate) macs: Vec<MacAddress>,
-    /// The time since which the device has not reported the application, if its absence is not proven. `state` is then
+    /// The time since which the device has not reported the application, if its absence is not proven; `None` otherwise. `state` is then
     /// the last known state, or `Unknown` if that is too old.
     pub(crate) vanished: Option<Instant>,
 }
@@ -127,8 +127,8 @@ impl ObservedApp {
         self.mark.as_ref().is_some_and(|mark| mark.cluster.as_deref().is_none_or(|marked| marked == cluster))
     }
 
-    /// Returns the state of the container for the status of its pod. `problem` is the message with which the device
-    /// refused the last step.
+    /// Returns the state of the container for the status of its pod. `problem` is the message with which the device refused the last step,
+    /// or explained a failure; `None` if there is neither.
     pub(crate) fn hosted(&self, problem: Option<&str>) -> HostedContainerState {
         let message = match (problem, self.state) {
             (Some(problem), _) => problem.to_owned(),

@@ -1,4 +1,4 @@
-//! The boot clock, and a fence that closes if the process was suspended.
+//! The boot clock, and a fence that stops work if the process was suspended.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub(crate) fn boot_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).expect("the boot clock starts at 0")
 }
 
-/// Returns a fence that closes once more than `limit` has passed between two polls, by the time of `clock`. That happens when the
-/// process was suspended.
+/// Returns a fence that stops the future that it runs once more than `limit` has passed between two polls, by the time of `clock`. That
+/// happens when the process was suspended.
 pub(crate) fn suspension_fence(
     limit: Duration,
     clock: impl Fn() -> Duration + Send + Sync + 'static,

@@ -8,7 +8,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `clock` | the boot clock, and a fence that closes if the process was suspended |
+//! | `clock` | the boot clock, and a fence that stops work if the process was suspended |
 //! | `http` | the tunnel over HTTP: a listener for what bases report, and requests to bases |
 //! | `mqtt` | the tunnel over MQTT 3.1.1 or 5: topics, subscriptions, and what is accepted from bases |
 //! | `module` | a container as a module of Arklet |

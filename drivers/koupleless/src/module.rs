@@ -9,10 +9,10 @@ use tracing::warn;
 /// The environment variable of a container that holds the version of its module.
 const VERSION: &str = "BIZ_VERSION";
 
-/// The maximum length of a name or a version, in bytes.
+/// The maximum length of the name or the version of a module, in bytes.
 const MAX_LENGTH: usize = 128;
 
-/// The maximum length of a URL, in bytes.
+/// The maximum length of the URL of a module, in bytes.
 const MAX_URL: usize = 2048;
 
 /// A module as Arklet loads and unloads it (`BizModel`).

@@ -189,7 +189,8 @@ fn changes_of<'r>(
     requests.range(first..).map(|(id, _)| id).take_while(move |(of, _)| *of == of_base)
 }
 
-/// Passes the answer to a command that loads or unloads a module on to the virtual-node handler.
+/// Passes the answer to a command that loads or unloads a module on to the virtual-node handler. Fails if its queue does not accept the
+/// answer.
 pub(crate) fn report(
     sender: &TunnelSender,
     base: &NodeId,

@@ -41,7 +41,8 @@ impl MemoryAdoption {
         }
     }
 
-    /// Sets the ownership mark of the listed port to `owner`. Fails if the port does not exist, or has another mark or pod.
+    /// Sets the ownership mark of the listed port to `owner`. Fails if the port does not exist, has another mark, or has no mark and names
+    /// another pod than when it was listed.
     fn adopt_port(&self, listed: &ExistingPort, owner: &Owner) -> Result<(), Reason> {
         let port = self.network.port(&listed.id).ok_or(Reason::NotFound)?;
         let mut mark = port.mark();

@@ -59,8 +59,8 @@ impl MemoryAppHostingDriver {
         Self { device, cluster }
     }
 
-    /// Executes `work` on the state of the device as a call of `method`, with the planned fault. If the device is not reachable, the error
-    /// is [`Reason::Unavailable`].
+    /// Executes `work` on the state of the device as a call of `method`, with the fault that is planned for it, if there is one. If the
+    /// device is not reachable, the error is [`Reason::Unavailable`].
     async fn on_device<T>(
         &self,
         method: AppHostingMethod,
@@ -103,7 +103,8 @@ impl MemoryAppHostingDriver {
         pods.into_values().collect()
     }
 
-    /// Creates the container at this position in its pod, unless it exists with its image, and returns the progress of its deployment.
+    /// Creates the container at this position in its pod, unless it exists with its image, and returns the progress of its deployment. If
+    /// the device has no free address, the error is [`Reason::NoAddress`].
     fn deploy_container(
         &self,
         state: &mut DeviceState,

@@ -86,7 +86,8 @@ impl MemoryBulkVifDriver {
         self.calls.log()
     }
 
-    /// Creates up to `count` ports. If one cannot be created, returns those before it, with its error.
+    /// Creates the ports of `order`, but not more than the maximum of one call. If one cannot be created, returns those before it, with its
+    /// error.
     fn create_all(&self, order: &BulkVifRequest) -> BulkVifResult {
         let BulkVifRequest { key, subnets, security_groups, count } = order;
         let request = VifRequest {

@@ -36,11 +36,11 @@ pub enum LoadBalancerMethod {
 /// A logged call of a load balancer driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadBalancerCall {
-    /// A call that listed the load balancers of this owner, or all of them.
+    /// A call to list the load balancers of this owner, or of all owners (`None`).
     List(Option<Uid>),
     /// A call to create or find the load balancer of this owner.
     Ensure(Uid),
-    /// A call that read the progress of this load balancer.
+    /// A call to read the progress of the last change of this load balancer.
     Progress(LoadBalancerId),
     /// A call to release this load balancer of this owner.
     Release(Uid, LoadBalancerId),

@@ -46,7 +46,7 @@ impl LoadBalancers {
         }
     }
 
-    /// Returns `true` if a load balancer has this port.
+    /// Returns `true` if this is the port of a load balancer's virtual IP address.
     pub(super) fn has_port(&self, port: &PortId) -> bool {
         self.by_id.values().any(|balancer| balancer.tree.port == *port)
     }
@@ -59,7 +59,7 @@ impl LoadBalancers {
     }
 
     /// Returns the load balancer of the owner, adopts the one that the spec names, or creates one. An existing one gets the security groups
-    /// of the spec and is enabled.
+    /// of the spec and is enabled. If this would change it while it is PENDING, the error is [`Reason::Conflict`].
     pub(super) fn ensure(
         &mut self,
         cluster: &ClusterId,
@@ -227,7 +227,7 @@ impl MemoryLoadBalancer {
         }
     }
 
-    /// Returns an error with a retry delay while the load balancer is PENDING.
+    /// Returns the error [`Reason::Conflict`], with a retry delay, while the load balancer is PENDING, and `Ok` otherwise.
     fn ensure_idle(&self, step: &'static str, now: Instant) -> Result<(), DriverError> {
         let LoadBalancerProgress::Pending { poll_after } = self.progress(now) else { return Ok(()) };
         let error = DriverError::new(Reason::Conflict, step).after(poll_after);

@@ -41,8 +41,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints the URL, and waits for a signal. The signals are handled before the URL is printed, so that a program that reads it may send
-/// one at once.
+/// Prints the URL of the server, and waits for SIGTERM or SIGINT. The signals are handled before the URL is printed, so that a program that
+/// reads it may send one at once.
 fn serve_until_signalled(url: &str) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

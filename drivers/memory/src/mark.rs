@@ -8,7 +8,7 @@ use staffetta_driver::{ClusterId, ExistingMark, Owner, Reason};
 pub(super) struct Mark {
     /// The cluster in the mark; `None` for a resource of another controller or of a user.
     pub(super) cluster: Option<ClusterId>,
-    /// The owner in the mark; `None` for a pooled resource too.
+    /// The owner in the mark, or the pod that a port of Kuryr names; `None` for any other resource, such as a pooled one.
     pub(super) owner: Option<Owner>,
 }
 

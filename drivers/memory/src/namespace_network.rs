@@ -13,7 +13,7 @@ pub struct MemoryNamespaceNetwork {
     /// The cluster in the ownership mark of the network; `None` for a network that another controller
     /// created.
     pub cluster: Option<ClusterId>,
-    /// The namespace in the ownership mark of the network.
+    /// The namespace in the ownership mark of the network; `None` for a network that another controller created.
     pub owner: Option<Owner>,
     /// `true` if the network is in use, so that it cannot be deleted.
     pub used: bool,

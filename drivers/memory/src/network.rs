@@ -79,7 +79,8 @@ impl MemoryNetwork {
         }
     }
 
-    /// Limits the number of addresses of the subnet that may be in use, or removes the limit (`None`).
+    /// Limits the number of addresses of the subnet `cidr` that may be in use, or removes the limit (`None`). Does nothing if the options
+    /// do not contain the subnet.
     pub fn set_address_limit(&self, cidr: IpNet, limit: Option<u32>) {
         if let Some(addresses) = self.state().subnets.get_mut(&subnet_id(cidr)) {
             addresses.set_limit(limit);
@@ -116,7 +117,8 @@ impl MemoryNetwork {
         self.groups().insert_unmarked(id, description);
     }
 
-    /// Deletes a security group that Kuryr created for this network policy. A group that does not exist counts as deleted.
+    /// Deletes a security group that Kuryr created for this network policy. A group that does not exist counts as deleted. For any other
+    /// group, the error is [`Reason::Refused`], and while a port has the group, it is [`Reason::Conflict`].
     pub(super) fn delete_kuryrs_group(&self, id: &SecurityGroupId, policy: &str) -> Result<(), DriverError> {
         let used = self.state().ports.values().flat_map(|port| port.security_groups.clone()).collect();
         let mut groups = self.groups();
@@ -175,7 +177,8 @@ impl MemoryNetwork {
         self.state().returned.iter().cloned().collect()
     }
 
-    /// Creates a port with the ownership mark of `cluster` and `owner`, or a pooled one without an owner.
+    /// Creates a port with the ownership mark of `cluster` and `owner`, or a pooled one without an owner. If the quota of ports is used up,
+    /// the error is [`Reason::Quota`]; if a subnet has no free address, it is [`Reason::NoAddress`].
     pub(super) fn create_port(
         &self,
         cluster: &ClusterId,
@@ -263,7 +266,7 @@ impl MemoryNetwork {
 
 impl NetworkState {
     /// Allocates one address in each subnet, or none in any. If none is free in a subnet, the error is [`Reason::NoAddress`], with the time
-    /// until one becomes free.
+    /// until one becomes free if that is known; if a subnet does not exist, it is [`Reason::NotFound`].
     fn addresses(&mut self, subnets: &[Subnet], now: Instant) -> Result<Vec<IpAddr>, DriverError> {
         for subnet in subnets {
             let failed =
@@ -279,7 +282,7 @@ impl NetworkState {
         Ok(subnets.iter().filter_map(take).collect())
     }
 
-    /// Removes a port for which `check` returns `true`. Its addresses cool down.
+    /// Removes the port with this id, if `check` returns `true` for it, and returns it. Its addresses cool down.
     fn remove_port(
         &mut self,
         id: &VifId,

@@ -60,14 +60,14 @@ struct MachineTemplate {
     addresses_per_interface: usize,
 }
 
-/// The number of calls so far, by kind, so that tests can check how many there were.
+/// The numbers of calls of the methods of [`MemoryPrefixes`] as a [`PrefixProvider`] so far, including failed ones, which tests check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixCalls {
-    /// The number of reads of interfaces.
+    /// The number of calls of [`PrefixProvider::interfaces`].
     pub interfaces: usize,
-    /// The number of calls that assigned blocks.
+    /// The number of calls of [`PrefixProvider::assign`].
     pub assign: usize,
-    /// The number of calls that removed blocks.
+    /// The number of calls of [`PrefixProvider::unassign`].
     pub unassign: usize,
 }
 
@@ -88,7 +88,8 @@ impl MemoryPrefixes {
         self.cloud().subnets.insert(id.clone(), PrefixSubnet { range, used });
     }
 
-    /// Adds a machine, whose interface has the lowest free address of the subnet as its primary address.
+    /// Adds a machine, whose interface has the lowest free address of the subnet as its primary address. Does nothing if the subnet does
+    /// not exist.
     pub fn add_machine(
         &self,
         id: &InstanceId,
@@ -141,7 +142,7 @@ impl MemoryPrefixes {
         cloud.shown = late.then(|| cloud.interfaces.clone());
     }
 
-    /// Returns the number of calls so far.
+    /// Returns the numbers of calls so far, by method.
     pub fn calls(&self) -> PrefixCalls {
         self.cloud().calls
     }
@@ -186,7 +187,7 @@ impl PrefixSubnet {
 }
 
 impl PrefixCloud {
-    /// Adds a machine, whose interface takes the lowest free address of the subnet.
+    /// Adds a machine, whose interface takes the lowest free address of the subnet. Does nothing if the subnet does not exist.
     fn add_machine(
         &mut self,
         id: &InstanceId,

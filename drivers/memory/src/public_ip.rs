@@ -19,7 +19,7 @@ driver_calls! {
     PublicIpMethod,
     /// A logged call of a public address driver.
     PublicIpCall,
-    /// The method [`ServicePublicIpDriver::public_ips`], for the addresses of this owner, or all of them.
+    /// The method [`ServicePublicIpDriver::public_ips`], for the addresses of this owner, or for all addresses (`None`).
     List(Option<Uid>);
     /// The method [`ServicePublicIpDriver::acquire`], for this owner.
     Acquire(Uid);

@@ -44,7 +44,7 @@ impl PublicIps {
     }
 
     /// Returns the address that the user named, the address of the owner, the one to be adopted, or a new one from the pool. If the pool is
-    /// empty, the error is [`Reason::NoAddress`].
+    /// empty, the error is [`Reason::NoAddress`]; for a named address, the errors are those of [`named`](Self::named).
     pub(super) fn acquire(
         &mut self,
         cluster: &ClusterId,

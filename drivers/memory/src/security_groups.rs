@@ -27,7 +27,7 @@ pub(super) struct SecurityGroups {
 }
 
 impl SecurityGroups {
-    /// Returns the groups with the ownership mark of `cluster`, or all groups.
+    /// Returns the groups with the ownership mark of `cluster`, or all groups (`None`).
     pub(super) fn all(&self, cluster: Option<&ClusterId>) -> Vec<SecurityGroup> {
         let wanted = |creator: &Creator| {
             cluster.is_none_or(|cluster| matches!(creator, Creator::Cluster(marked) if marked == cluster))

@@ -21,7 +21,7 @@ driver_calls! {
     Release(Uid, VifId);
     /// The method [`PodVifDriver::activate_vif`], for this VIF.
     Activate(VifId);
-    /// The method [`PodVifDriver::vifs`], for the VIFs of this owner, or all of them.
+    /// The method [`PodVifDriver::vifs`], for the VIFs of this owner, or for all VIFs (`None`).
     List(Option<Uid>);
 }
 

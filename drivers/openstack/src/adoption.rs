@@ -65,7 +65,7 @@ impl OpenStackAdoption {
         }
     }
 
-    /// Returns the ownership mark in the description of a resource.
+    /// Classifies the ownership mark in the description of a resource: of this cluster, another one, or none.
     fn mark_of(&self, resource: &DescribedResource) -> ExistingMark {
         let owner = mark::owner_in(&resource.description, &self.cluster);
         mark::classify(owner, &resource.description, &[])
@@ -83,7 +83,8 @@ impl OpenStackAdoption {
         Ok(found.filter(|found| self.network.owns(&found.project_id)))
     }
 
-    /// Gives a network and its subnet the ownership mark of `owner`. The network is marked last, because later look-ups find only the
+    /// Gives a network and its subnet the ownership mark of `owner`. Fails with [`Reason::NotFound`] if the network is not found or lacks
+    /// the subnet, and with [`Reason::Refused`] if it has another mark. The network is marked last, because later look-ups find only the
     /// network by its mark, and the subnet by the network.
     async fn adopt_network(&self, network: &NetworkId, subnet: &SubnetId, owner: &Owner) -> DriverResult<()> {
         let failed = |reason| DriverError::new(reason, ADOPT).detail(format!("network {network}"));
@@ -102,7 +103,7 @@ impl OpenStackAdoption {
     }
 
     /// Deletes the security group `id`, which Kuryr created for the network policy `policy` according to its description. For any other
-    /// group, the error is [`Reason::Refused`]. A group that does not exist is no error.
+    /// group, the error is [`Reason::Refused`]. A group that does not exist, or is in no project of the configuration, is no error.
     async fn delete_group(&self, id: &SecurityGroupId, policy: &str) -> DriverResult<()> {
         let Some(group) = self.read(DELETE, "security_group", id.as_str()).await? else { return Ok(()) };
         // The mark of a cluster would be in the description.

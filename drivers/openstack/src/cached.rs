@@ -46,8 +46,8 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
         result
     }
 
-    /// Returns the slot of `key`. If there is none, slots without a valid value are removed first (except
-    /// those that a call holds), and a new one is added.
+    /// Returns the slot that caches the result for `key`. If there is none, slots without a valid value are removed first (except those
+    /// that a call is using), and a new one is added.
     fn slot(&self, key: &K) -> CacheSlot<T> {
         let (mut slots, now) = (lock(&self.slots), Instant::now());
         if !slots.contains_key(key) {

@@ -90,8 +90,8 @@ impl NeutronFloatingIps {
         Ok(listed)
     }
 
-    /// Returns the ownership mark in the description of a floating IP. Outside the projects of the configuration, the mark of this cluster is a
-    /// foreign one.
+    /// Classifies the ownership mark in the description of a floating IP: of this cluster, another one, or none. Outside the projects of
+    /// the configuration, the mark of this cluster counts as another one.
     fn mark_of(&self, found: &FloatingIp) -> ExistingMark {
         let owner = mark::owner_in(&found.description, &self.cluster);
         mark::classify(owner.filter(|_| self.network.owns(&found.project_id)), &found.description, &[])
@@ -110,8 +110,9 @@ impl NeutronFloatingIps {
         PublicIp { id: found.id, ip: found.address, allocation, port: found.port_id }
     }
 
-    /// Returns the floating IP with the address `ip`, which the user named. It must belong to the project (otherwise [`Reason::NotFound`]),
-    /// have no ownership mark of another owner, and be associated with no other port (otherwise [`Reason::Conflict`]).
+    /// Returns the floating IP with the address `ip`, which the user named. It must belong to the project of the request (otherwise
+    /// [`Reason::NotFound`]), have no ownership mark of another owner, and be associated with no other port (otherwise
+    /// [`Reason::Conflict`]).
     async fn named(&self, owner: &Owner, request: &PublicIpRequest, ip: String) -> DriverResult<PublicIp> {
         let failed = |reason, why: &str| DriverError::new(reason, NAMED).detail(format!("{ip} {why}"));
         let filter = [("floating_ip_address", ip.clone()), ("project_id", request.project.to_string())];
@@ -146,7 +147,7 @@ impl NeutronFloatingIps {
         Ok(Some(self.public_ip(self.write_mark(&found, owner).await?)))
     }
 
-    /// Writes the ownership mark of `owner` into the description of a floating IP.
+    /// Writes the ownership mark of `owner` into the description of a floating IP, and returns the updated floating IP.
     async fn write_mark(&self, found: &FloatingIp, owner: &Owner) -> Result<FloatingIp> {
         self.change(ADOPT, found, json!({ "description": mark::description(&self.cluster, owner) })).await
     }

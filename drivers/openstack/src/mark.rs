@@ -14,11 +14,11 @@ use crate::text::{self, is_well_formed};
 
 /// The key of the first word of each mark, which names the cluster.
 const CLUSTER: &str = "staffetta:cluster";
-/// The key of the UID of the owner.
+/// The key of the word of a mark, or of the tag, that contains the UID of the owner.
 const UID: &str = "staffetta:uid";
-/// The key of the namespace and name of the owner.
+/// The key of the word of a mark that contains the namespace and name of the owner.
 const NAME: &str = "staffetta:name";
-/// The key of the name of a security group within the cluster.
+/// The key of the word of a mark that contains the name of a security group within the cluster.
 const GROUP: &str = "staffetta:group";
 
 /// Returns the tag of all resources of a cluster. A cluster id has at most 32 characters.
@@ -113,7 +113,7 @@ pub(crate) struct ResourceMark {
     pub(crate) cluster: ClusterId,
     /// The name of a security group within the cluster; `None` for other resources.
     pub(crate) group: Option<GroupName>,
-    /// The object for which the resource was created, if there is one.
+    /// The Kubernetes object for which the resource was created, if there is one.
     pub(crate) owner: Option<Owner>,
 }
 

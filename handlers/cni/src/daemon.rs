@@ -80,7 +80,7 @@ impl CniDaemon {
         let _ = (self.recorder.set(recorder), self.on_request.set(on_request));
     }
 
-    /// Reports that all pods of the node are known: from now on, `STATUS` succeeds.
+    /// Records that the table contains all pods of the node: from now on, `STATUS` succeeds.
     pub fn set_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
@@ -163,8 +163,8 @@ impl CniDaemon {
         });
     }
 
-    /// Waits until `is_ready` returns `true` for the pod, for at most the time limit of the daemon. `wanting` completes the error message
-    /// `the pod NAME ... after 60 s`.
+    /// Waits until `is_ready` returns `true` for the pod. Fails if the pod is deleted, or after the time limit of the daemon; `wanting`
+    /// completes the message `the pod NAME ... after 60 s`.
     async fn wait_for_pod(
         &self,
         target: &PodTarget,
@@ -224,7 +224,7 @@ impl CniDaemon {
         self.each(record.attachments, |driver, attachment| driver.check(attachment)).await
     }
 
-    /// Returns an error if `ADD` cannot succeed at present, because the pods of the node are not known yet.
+    /// Returns an error if `ADD` cannot succeed at present, because the daemon has not read the pods of the node yet.
     pub fn status(&self) -> Result<(), CniError> {
         if self.is_ready() {
             return Ok(());
@@ -289,7 +289,8 @@ impl CniDaemon {
     }
 }
 
-/// Runs `work` in a task of its own, which goes on when its caller is gone: nothing stops in the middle because a plugin is killed.
+/// Runs `work` in a task of its own, which goes on when its caller is gone: nothing stops in the middle because a plugin is killed. A panic
+/// of `work` becomes an error.
 pub(crate) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, CniError>> + Send + 'static,
 ) -> Result<T, CniError> {

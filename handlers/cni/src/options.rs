@@ -60,7 +60,7 @@ pub enum Listen {
     Tcp(SocketAddr),
 }
 
-/// The value is neither the path of a socket nor an address of the loopback interface.
+/// The error of a value that is neither an absolute path nor an address of the loopback interface.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither an absolute path nor an address of the loopback interface such as 127.0.0.1:5036")]
 pub struct ParseListenError(String);

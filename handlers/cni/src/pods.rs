@@ -41,7 +41,7 @@ pub(crate) enum Found {
     NotYet(Option<Box<PodEntry>>),
 }
 
-/// The pods of the node, in which commands wait for a pod.
+/// The table of the node's pods, in which commands wait until their pod is as they require.
 #[derive(Default)]
 pub(crate) struct PodTable(watch::Sender<Table>);
 
@@ -127,7 +127,7 @@ impl Table {
 }
 
 impl PodEntry {
-    /// Reads the fields of a pod; `None` if it has no network of its own.
+    /// Reads the fields of a pod; `None` if it uses the network of the node (`hostNetwork`).
     fn of(pod: &Pod) -> Option<Self> {
         if pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default() {
             return None;

@@ -111,12 +111,12 @@ impl Records {
         Ok(Self { folder: folder.to_owned(), boot_id, by_uid: Mutex::new(records) })
     }
 
-    /// Returns the record of the pod with this UID.
+    /// Returns the record of the pod with this UID; `None` if there is none.
     pub(crate) fn get(&self, uid: &str) -> Option<Record> {
         self.records().get(uid).cloned()
     }
 
-    /// Returns the record of the pod whose sandbox has this id.
+    /// Returns the record of the pod whose sandbox has this id; `None` if there is none.
     pub(crate) fn of_container(&self, container_id: &str) -> Option<Record> {
         self.records().values().find(|record| record.container_id == container_id).cloned()
     }

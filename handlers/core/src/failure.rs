@@ -82,7 +82,7 @@ impl Default for Pending {
     }
 }
 
-/// An error of a handler whose type is erased.
+/// The boxed error of a handler. Any type of error that implements [`Failure`] converts to it.
 pub type HandlerError = Box<dyn Failure>;
 
 impl<F: Failure> From<F> for HandlerError {

@@ -70,7 +70,7 @@ impl Feed {
         self.event(Event::<K>::Deleted(Tombstone::Missed(identity))).await
     }
 
-    /// Delivers a trigger.
+    /// Delivers a trigger to the handler. Does nothing if the handler is not registered for triggers of this type.
     pub async fn trigger(&self, trigger: impl Trigger) -> Result<(), HandlerError> {
         self.0.handle(&AnyEvent::trigger(trigger), &Context::detached()).await
     }
@@ -155,7 +155,7 @@ impl Fault {
         Self { transient: false, ..Self::transient(text) }
     }
 
-    /// Makes the error report work in progress; see [`Failure::pending`].
+    /// Makes this an error that only reports unfinished work; see [`Failure::pending`].
     #[must_use]
     pub fn pending(mut self, pending: Pending) -> Self {
         self.pending = Some(pending);

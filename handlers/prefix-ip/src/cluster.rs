@@ -45,7 +45,8 @@ struct WatchedState {
 }
 
 impl WatchedCluster {
-    /// Creates an empty cluster. Pods get addresses on nodes with `label`, a key and a value. Changed options are passed on to `table`.
+    /// Creates the view of a cluster, empty until the first events. Pods get addresses on nodes with `label`, a key and a value. Changed
+    /// options are passed on to `table`.
     pub fn new(label: (String, String), table: Arc<NodeTable>) -> Self {
         let (waiting, admission) = (WaitingPods::default(), PodAdmission::new(label));
         Self { admission, table, waiting, changed: Notify::new(), state: Mutex::default() }
@@ -162,8 +163,8 @@ pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Returns the pod with its address; `None` if it needs no address of its node, or has none. The address that the kubelet reports takes
-/// precedence over that in the annotation, which other users can write.
+/// Returns the pod with its address; `None` if it needs no address of its node, has finished, or has no address. The address that the
+/// kubelet reports takes precedence over that in the annotation, which other users can write.
 fn known(admission: &PodAdmission, pod: &Pod) -> Option<KnownPod> {
     if !PodLifecycle::of(pod).has_network() || !admission.needs_address(pod) {
         return None;

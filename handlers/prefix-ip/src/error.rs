@@ -37,7 +37,7 @@ const SEARCH_RETRY: Duration = Duration::from_secs(20);
 /// reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum PrefixIpError {
-    /// The event is older than the last write of this process.
+    /// The event of the node or pod is older than the last write of this process to it.
     #[error("await the event of the last write")]
     AwaitOwnWrite(#[from] Stale),
     /// The network interface of a node cannot be read.

@@ -175,7 +175,8 @@ impl PrefixIpHandler {
         }
     }
 
-    /// Writes the address of a pod into its annotation. For a pod that has none and has not started, takes one from the pool of `node`.
+    /// Writes the address of a pod into its annotation. For a pod that has none and has not started, takes one from the pool of `node`, or
+    /// leaves the pod waiting. A started pod without an address gets none; its annotation, if it has one, is an error.
     async fn publish(&self, pod: &Arc<Pod>, node: &str) -> Result<(), PrefixIpError> {
         let uid = Uid::from(pod.uid().unwrap_or_default());
         let life = PodLifecycle::of(pod);

@@ -22,7 +22,7 @@ use crate::targets::{TargetPolicy, Targets};
 pub struct NodeAction {
     /// The kind of the blocks to assign or remove: prefixes or single addresses.
     pub kind: BlockKind,
-    /// The number of blocks to assign, or the blocks to remove.
+    /// The change itself: an assignment with the number of blocks, or a removal with the blocks.
     pub action: Action<Ipv4Net, ()>,
 }
 
@@ -71,7 +71,7 @@ pub struct NodePool {
     cool_down: Duration,
     /// The time since which each pool has had more blocks than it needs; `None` for a pool without a surplus.
     surplus_since: [Option<Duration>; 2],
-    /// `true` for each pool that needed more blocks when its changes were last planned.
+    /// `true` for each pool, in the order of [`KINDS`], that needed more blocks when its size policy was last set.
     lacks_blocks: [bool; 2],
 }
 
@@ -110,7 +110,8 @@ impl NodePool {
         &self.interface
     }
 
-    /// Returns the kind of the blocks from which pods get their addresses.
+    /// Returns the kind of blocks from which pods get new addresses: prefixes if the options choose them and the machine supports them,
+    /// otherwise single addresses.
     pub fn active(&self) -> BlockKind {
         if self.settings.prefix_delegation && self.delegates_prefixes {
             BlockKind::Prefix
@@ -120,7 +121,7 @@ impl NodePool {
     }
 
     /// Returns the number of pods that can have an address of the active kind: what the node advertises as its capacity. Blocks of the
-    /// other kind take slots until they are removed.
+    /// other kind take slots until they are removed. 0 if addresses are switched off.
     pub fn capacity(&self, now: Duration) -> usize {
         if !self.settings.enabled {
             return 0;
@@ -141,8 +142,8 @@ impl NodePool {
         self.share_slots(now);
     }
 
-    /// Takes an address for a pod, or returns the reason for its wait. A pod that has one gets the same one again, whichever kind it is
-    /// of.
+    /// Takes an address for a pod, or returns the reason for its wait. A pod that has an address of either kind gets the same one
+    /// again.
     pub fn take(&mut self, pod: &Uid, now: Duration) -> Result<PodAddress, Wait> {
         if let Some(held) = self.address_of(pod) {
             return Ok(held);
@@ -182,7 +183,7 @@ impl NodePool {
         adopted
     }
 
-    /// Returns the pods whose address is in no block that is known.
+    /// Returns the UIDs of the pods whose address is in no known block of the interface.
     pub(crate) fn unplaced(&self) -> impl Iterator<Item = &Uid> {
         self.unplaced.iter().map(|(pod, _)| pod)
     }
@@ -215,7 +216,7 @@ impl NodePool {
         self.pools.iter().map(|pool| pool.waiting().count()).sum()
     }
 
-    /// Returns the changes to begin now. For each kind of block, at most one assignment and one removal are in progress.
+    /// Returns the changes of the interface to begin now. For each kind of block, at most one assignment and one removal are in progress.
     pub fn plan(&mut self, now: Duration) -> Vec<NodeAction> {
         self.share_slots(now);
         let mut actions = Vec::new();
@@ -233,8 +234,8 @@ impl NodePool {
         self.lacks_blocks != [false; 2] || counts.any(|counts| counts.growing > 0 || counts.shrinking > 0)
     }
 
-    /// Records the result of [`Action::Grow`]. A late or repeated result changes nothing and returns `false`. Its blocks, and blocks
-    /// of another kind than `kind`, are found by the next [`resync`](Self::resync).
+    /// Records the result of the assignment of blocks with the id `op` ([`Action::Grow`]). A late or repeated result changes nothing
+    /// and returns `false`. Its blocks, and blocks of another kind than `kind`, are found by the next [`resync`](Self::resync).
     pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
         result.got.retain(|block| BlockKind::of(*block) == Some(kind));
         let is_recorded = self.pools[kind as usize].grown(op, result, now);
@@ -242,8 +243,8 @@ impl NodePool {
         is_recorded
     }
 
-    /// Records the result of [`Action::Shrink`]: `left` are the blocks that may still exist. A late or repeated result changes
-    /// nothing and returns `false`.
+    /// Records the result of the removal of blocks with the id `op` ([`Action::Shrink`]): `left` are the blocks that may still
+    /// exist. A late or repeated result changes nothing and returns `false`.
     pub fn unassigned(&mut self, op: u64, kind: BlockKind, left: &[Ipv4Net], now: Duration) -> bool {
         self.pools[kind as usize].shrunk(op, left, now)
     }
@@ -299,7 +300,7 @@ impl NodePool {
         self.pools.iter_mut().flat_map(|pool| pool.tick(now)).map(|(pod, ())| pod).collect()
     }
 
-    /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next; `None` if there is none.
+    /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next even without a change; `None` for never.
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let surplus =
             self.surplus_since.iter().flatten().map(|since| *since + self.cool_down * SURPLUS_COOL_DOWNS);
@@ -312,8 +313,8 @@ impl NodePool {
         self.pools[kind as usize].counts(now)
     }
 
-    /// Gives each pool the slots that the other one does not use. A surplus is removed when it has lasted for a while, so that pods that
-    /// come and go do not cause calls again and again.
+    /// Sets the size policy of both pools: each may use the slots that the other one does not use, and removes surplus blocks only when
+    /// the surplus has lasted for 4 cool-downs, so that pods that come and go do not cause calls again and again.
     fn share_slots(&mut self, now: Duration) {
         let counts = self.pools.each_mut().map(|pool| {
             pool.tick(now);

@@ -25,14 +25,14 @@ pub(crate) use reads::MAX_VISIBILITY_DELAY;
 /// The delay before the next request for blocks in a subnet that had no free one.
 const EXHAUSTED_RETRY: Duration = Duration::from_secs(30);
 
-/// A pod of a node that uses an address, or claims one in its annotation.
+/// A pod that uses an address according to its status, or claims one in its annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownPod {
     /// The UID of the pod.
     pub uid: Uid,
     /// The address in `status.podIP`, or else in the annotation.
     pub address: Ipv4Addr,
-    /// `true` if the address is that in `status.podIP`.
+    /// `true` if the address is in `status.podIP`, so that the pod uses it; `false` if only its annotation names it.
     pub uses_it: bool,
     /// The creation time of the pod, in a form that sorts by time.
     pub created: String,
@@ -67,9 +67,9 @@ struct TableState {
     nodes: BTreeMap<String, KnownNode>,
     /// The nodes whose pools changed, so that the next call of [`NodeTable::plan`] plans changes of their interfaces.
     changed: BTreeSet<String>,
-    /// The subnets without a free block of a kind, each with the time of the next attempt, which one node makes for all.
+    /// The subnets without a free block of a kind, each with the time of the next request for such blocks, by one node for all.
     exhausted: BTreeMap<(SubnetId, BlockKind), Duration>,
-    /// The pods whose wait may be over, or that wait for another reason than before.
+    /// The pods that should request an address again: one may be free for them, or the reason for their wait has changed.
     woken: BTreeSet<Uid>,
 }
 
@@ -78,21 +78,22 @@ struct KnownNode {
     instance: InstanceId,
     subnet: SubnetId,
     pool: NodePool,
-    /// The time at which changes of the interface must be planned although nothing changed; `None` if there is none.
+    /// The time at which changes of the interface must be planned even if the node has not changed until then; `None` for no such time.
     due: Option<Duration>,
     /// The time before which the interface is not read, because a read may not show its last change yet.
     visible_at: Duration,
     /// The time of the last read of the interface.
     read: Duration,
-    /// `true` if the next read is not to wait for the interval of reads: the effect of a call is not known, or the last read failed or
-    /// may be old.
+    /// `true` if the interface is to be read at `visible_at`, without waiting for the usual interval: the effect of a change is not
+    /// known, or the last read failed or may be old.
     is_uncertain: bool,
-    /// `false` for a node that lost its label: its pool is emptied.
+    /// `true` while the node has the configured label; `false` once it has lost it, so that its pool is emptied.
     managed: bool,
-    /// `false` until a second read has shown the whole interface, if the first read may not show the last changes of an earlier process.
+    /// `true` if a read has surely shown all blocks of the interface; `false` while there was only a first read, which may not show the
+    /// last changes of an earlier process.
     is_confirmed: bool,
-    /// The requests of the changes of the interface that have failed since the last successful one. Emptied when the interface needs no
-    /// change.
+    /// The requests to the provider for changes of the interface that failed since the last successful change. Emptied when the
+    /// interface needs no change.
     failed_requests: RequestLog,
 }
 
@@ -158,8 +159,8 @@ impl NodeTable {
         recovery
     }
 
-    /// Forgets a node that was deleted, unless its machine is `except`, that of another node with the same name. The blocks of a forgotten
-    /// node end with its machine.
+    /// Removes a deleted node from the table, unless its machine is `except`, the machine of a newer node with the same name. The blocks
+    /// of the removed node are not unassigned: they end with its machine.
     pub fn remove(&self, node: &str, except: Option<&InstanceId>) {
         let mut state = self.state();
         let TableState { nodes, exhausted, .. } = &mut *state;
@@ -182,7 +183,7 @@ impl NodeTable {
         }
     }
 
-    /// Replaces the options of all nodes by those that the `ConfigMap` contains now.
+    /// Replaces the options of all nodes by `settings`, those that the `ConfigMap` contains now.
     pub fn configure(&self, settings: Settings) {
         let (now, mut state) = (self.now(), self.state());
         state.nodes.values_mut().for_each(|node| node.configure(settings, now));
@@ -195,8 +196,8 @@ impl NodeTable {
         self.state().nodes.get(node).map(|node| node.pool.capacity(now))
     }
 
-    /// Takes an address for a pod of the node; `None` if the node is unknown. A pod that gets none waits until it is
-    /// `woken`. A pod whose address is in no known block waits until a second read of the interface shows none either.
+    /// Takes an address from the pool of a node for a pod; `None` if the node is unknown. An error is the reason why the pod must wait
+    /// until it is `woken`. A pod whose address is in no known block waits until a second read of the interface shows no such block either.
     pub fn take(&self, node: &str, pod: &Uid) -> Option<Result<PodAddress, Wait>> {
         let (now, mut state) = (self.now(), self.state());
         let known = state.nodes.get_mut(node)?;
@@ -212,7 +213,8 @@ impl NodeTable {
         Some(taken)
     }
 
-    /// Returns `true` if the address of a pod of the node is in no known block, and a second read of the interface may still show one.
+    /// Returns `true` if the address that a pod already has is in no known block of its node, but a second read of the interface may show
+    /// it.
     pub fn awaits_read(&self, node: &str, pod: &Uid) -> bool {
         self.state().nodes.get(node).is_some_and(|known| known.awaits_read(pod))
     }
@@ -238,13 +240,13 @@ impl NodeTable {
         self.state().nodes.get(node)?.pool.address_of(pod)
     }
 
-    /// Wakes pods of a node that is in the table now, so that they request an address again.
+    /// Adds pods to those that [`woken`](Self::woken) returns, so that they request an address again: their node is in the table now.
     pub(crate) fn wake(&self, pods: Vec<Uid>) {
         self.state().woken.extend(pods);
         self.woken.notify_one();
     }
 
-    /// Waits until there are pods whose wait for an address may be over, and returns them.
+    /// Waits until there are pods that should request an address again, and returns their UIDs.
     pub(crate) async fn woken(&self) -> BTreeSet<Uid> {
         loop {
             let woken = std::mem::take(&mut self.state().woken);
@@ -265,8 +267,8 @@ impl NodeTable {
         self.changed.notified().await;
     }
 
-    /// Returns the changes of interfaces to begin now, each with the node and its interface, and the time until the next call, `None` if
-    /// there is none. Wakes the pods whose wait may be over.
+    /// Returns the changes of interfaces that the caller must begin now, each with the name of the node and the id of its interface, and
+    /// the delay until the next call even if no node changes; `None` for no such call. Wakes the pods that should request an address again.
     pub(crate) fn plan(&self) -> (Vec<(String, InterfaceId, NodeAction)>, Option<Duration>) {
         let (now, mut guard) = (self.now(), self.state());
         let TableState { nodes, changed, exhausted, woken } = &mut *guard;
@@ -302,8 +304,8 @@ impl NodeTable {
         (actions, next.map(|next| next.saturating_sub(now)))
     }
 
-    /// Records the result of a change of `interface`; that of an earlier node with the same name changes nothing. If a removal failed, its
-    /// blocks may still exist. Returns `true` if the node still has the interface.
+    /// Records the result of the change `action` of the node `name`: the new blocks `got`, and the `shortfall` if the change failed. Blocks
+    /// whose removal failed may still exist. Returns `false`, without an effect, if the node is gone or `interface` is not its interface.
     pub(crate) fn ended(
         &self,
         name: &str,
@@ -333,7 +335,8 @@ impl NodeTable {
         true
     }
 
-    /// Adds the requests of a failed change of an interface to those of earlier failures, or clears them if the change `succeeded`.
+    /// Adds `requests`, those of a failed change of the node's interface, to those of earlier failures. Clears the latter if the change
+    /// `succeeded`.
     pub(crate) fn keep_requests(&self, name: &str, requests: &RequestLog, succeeded: bool) {
         if let Some(node) = self.state().nodes.get_mut(name) {
             if succeeded {
@@ -344,13 +347,13 @@ impl NodeTable {
         }
     }
 
-    /// Returns the last requests of the failed changes of a node's interface; empty if the last change succeeded, or if the interface needs
-    /// no change.
+    /// Returns the last requests of the failed changes of a node's interface; empty if the last change succeeded, if the interface needs no
+    /// change, or if the node is unknown.
     pub fn failed_requests(&self, name: &str) -> Vec<LoggedRequest> {
         self.state().nodes.get(name).map(|node| node.failed_requests.requests()).unwrap_or_default()
     }
 
-    /// Marks a node for the next call of [`plan`](Self::plan), and wakes the task that calls it.
+    /// Marks a node as changed, so that the next [`plan`](Self::plan) includes its interface, and wakes the task that calls it.
     fn plan_soon(&self, state: &mut TableState, node: &str) {
         if !state.changed.contains(node) {
             state.changed.insert(node.to_owned());
@@ -358,7 +361,7 @@ impl NodeTable {
         self.changed.notify_one();
     }
 
-    /// Marks all nodes for the next call of [`plan`](Self::plan), and wakes the task that calls it.
+    /// Marks all nodes as changed, so that the next [`plan`](Self::plan) includes their interfaces, and wakes the task that calls it.
     fn plan_all(&self, state: &mut TableState) {
         state.changed = state.nodes.keys().cloned().collect();
         self.changed.notify_one();
@@ -374,8 +377,8 @@ impl NodeTable {
 }
 
 impl TableState {
-    /// Tells the pools of all nodes of a subnet, after an assignment to one node, if the subnet has free blocks of a kind. If it has
-    /// none, one of the nodes requests blocks every 30 s, and when it gets one, all others may again.
+    /// Shares the result of one node's request for blocks of a kind with all nodes of its subnet. If the subnet `is_exhausted`, none of
+    /// them requests such blocks for 30 s, and then one node tries for all. When it has got blocks, all nodes may request them again.
     fn share_exhaustion(
         &mut self,
         subnet: SubnetId,
@@ -405,7 +408,7 @@ impl TableState {
 }
 
 impl KnownNode {
-    /// Returns `true` if the address of a pod is in no known block, and a second read of the interface may still show one.
+    /// Returns `true` if the address that a pod already has is in no known block, but a second read of the interface may show it.
     fn awaits_read(&self, pod: &Uid) -> bool {
         !self.is_confirmed && self.pool.unplaced().any(|unplaced| unplaced == pod)
     }

@@ -16,8 +16,8 @@ const MINIMUM_IP: &str = "minimum-ip-target";
 /// The option with the minimum number of wholly free prefixes of a node. It applies only to prefixes.
 const WARM_PREFIX: &str = "warm-prefix-target";
 
-/// The targets of nodes with single addresses if neither option is set: the minimum number of free addresses, and the minimum number of
-/// all addresses.
+/// The targets of nodes with single addresses if neither `warm-ip-target` nor `minimum-ip-target` is set: the minimum number of free
+/// addresses, and the minimum number of all addresses.
 const DEFAULT_ADDRESS_TARGETS: (usize, usize) = (3, 3);
 /// The default targets of nodes with prefixes: the minimum number of free addresses, and the minimum number of all addresses.
 const DEFAULT_PREFIX_TARGETS: (usize, usize) = (1, 3);
@@ -29,9 +29,9 @@ pub struct Settings {
     pub enabled: bool,
     /// `true` if nodes get prefixes, where the machine supports them. Otherwise they get single addresses.
     pub prefix_delegation: bool,
-    /// The addresses or blocks that nodes with prefixes keep ready.
+    /// The addresses or blocks that a node with prefixes keeps in advance for new pods.
     pub prefixes: Targets,
-    /// The addresses that nodes with single addresses keep ready.
+    /// The addresses that a node with single addresses keeps in advance for new pods.
     pub addresses: Targets,
 }
 

@@ -2,7 +2,7 @@
 
 use staffetta_driver::pool::{PoolCounts, SizeChange, SizePolicy};
 
-/// The addresses or blocks that a node keeps ready for pods.
+/// The numbers of addresses or blocks that a node keeps in advance for new pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Targets {
     /// Blocks with at least `warm` free addresses (`warm-ip-target`), and at least `minimum` addresses in all (`minimum-ip-target`).
@@ -22,7 +22,7 @@ pub enum Targets {
 /// it ends, blocks are assigned only for pods that wait, so that a program that restarts again and again does not assign more each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPolicy {
-    /// The addresses or blocks that the pool keeps ready.
+    /// The numbers of addresses or blocks that the pool keeps in advance for new pods.
     pub targets: Targets,
     /// The number of addresses in a block.
     pub block_size: usize,

@@ -34,8 +34,8 @@ impl WaitingPods {
         }
     }
 
-    /// Records the reason for which a pod waits, for an Event. Returns `true` if the reason has changed or is the first one; `false` if
-    /// the pod does not wait.
+    /// Records the reason for which a pod waits, for an Event. Returns `true` if the reason must be reported: it is the first one or
+    /// another one than before; `false` if it is the same, or if the pod does not wait.
     pub(crate) fn record_reason(&self, uid: &Uid, reason: &'static str) -> bool {
         let mut pods = self.pods();
         pods.get_mut(uid).is_some_and(|waiting| waiting.reported.replace(reason) != Some(reason))
@@ -51,14 +51,14 @@ impl WaitingPods {
         self.pods().get(uid).map(|waiting| Arc::clone(&waiting.pod))
     }
 
-    /// Returns the pods of a node that wait.
+    /// Returns the UIDs of the pods of a node that wait for an address.
     pub(crate) fn of_node(&self, node: &str) -> Vec<Uid> {
         let pods = self.pods();
         let of_node = pods.iter().filter(|(_, waiting)| waiting.node == node);
         of_node.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Returns the number of pods that wait.
+    /// Returns the number of pods that wait for an address, on all nodes.
     pub fn count(&self) -> usize {
         self.pods().len()
     }

@@ -68,8 +68,8 @@ struct ProviderCall {
 }
 
 impl Worker {
-    /// Runs until the future is dropped. Calls for different nodes run concurrently. Calls in progress are
-    /// interrupted at the end; the next process finds their effect by a read.
+    /// Changes and reads the interfaces of nodes until the future is dropped. Changes of different nodes run
+    /// concurrently. Calls in progress are interrupted at the end; the next process finds their effect by a read.
     pub async fn run(&self) -> Infallible {
         tokio::select! {
             never = self.change() => never,

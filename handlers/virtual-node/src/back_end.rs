@@ -29,7 +29,7 @@ pub struct PodRemoval {
     pub owner: Owner,
     /// The last known state of the pod object; `None` if it was deleted before this process started.
     pub pod: Option<Arc<Pod>>,
-    /// The workload, as of the last read of the machine; `None` if that did not contain it.
+    /// The workload of the pod; `None` if neither of the last two reads of the machine contained it.
     pub workload: Option<Arc<HostedPod>>,
 }
 
@@ -48,7 +48,7 @@ pub trait NodeBackEnd: Send + Sync + 'static {
     /// ([`HostedPod::marked`](staffetta_driver::app_hosting::HostedPod::marked)).
     async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError>;
 
-    /// Takes one step towards a workload that runs as `request` specifies.
+    /// Takes one step to create and start the workload of the pod in `request`, or to continue a deployment that has begun.
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError>;
 
     /// Takes one step towards the new specification of a pod that was deployed before: the workload of the old

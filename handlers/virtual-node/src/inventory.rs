@@ -8,7 +8,8 @@ use staffetta_driver::app_hosting::{HostedPod, HostedPods};
 use staffetta_driver::{Owner, Uid};
 use tokio::time::Instant;
 
-/// The number of consecutive successful reads without a known workload after which the workload counts as gone.
+/// The number of consecutive successful reads of a machine that do not contain a workload of an earlier read, after which the workload
+/// counts as gone.
 const ABSENCES: u8 = 2;
 
 /// The workloads on a machine, by the UID of their pod.
@@ -33,7 +34,7 @@ impl Entry {
 }
 
 impl Inventory {
-    /// Returns the workload of the pod with this UID.
+    /// Returns the workload of the pod with this UID; `None` if there is none.
     pub(crate) fn get(&self, uid: &Uid) -> Option<&Arc<HostedPod>> {
         self.0.get(uid).map(|entry| &entry.workload)
     }
@@ -49,9 +50,8 @@ impl Inventory {
         self.0.get(uid).is_some_and(|entry| entry.is_orphan(now, grace))
     }
 
-    /// Records a successful read of the machine. `has_owner` returns `true` for the UID of a pod that exists. Returns
-    /// the owning pods of workloads that changed or disappeared, and, at each read, the former pods of workloads without a
-    /// pod for at least `grace`.
+    /// Records a successful read of the machine. `has_owner` returns `true` for the UID of a pod that exists. Returns the owning pods of
+    /// workloads that are new, changed or gone, and, at each read, the former pods of workloads without a pod for at least `grace`.
     pub(crate) fn record_read(
         &mut self,
         answer: &HostedPods,

@@ -76,7 +76,7 @@ impl Machine {
         lock(&self.state).back_end.clone()
     }
 
-    /// Returns the workload of the pod with this UID, as of the last read; `None` if the machine has none.
+    /// Returns the workload of the pod with this UID; `None` if neither of the last two reads of the machine contained it.
     pub(crate) fn workload(&self, uid: &Uid) -> Option<Arc<HostedPod>> {
         lock(&self.state).inventory.get(uid).map(Arc::clone)
     }
@@ -98,8 +98,8 @@ impl Machine {
         self.wake.notify_one();
     }
 
-    /// Records the address and port at which this process serves the node's kubelet API, and triggers a reconciliation
-    /// of the node.
+    /// Records the address and port at which the API server reaches the node's kubelet API (`None` if they are not
+    /// known), and triggers a reconciliation of the node.
     pub(crate) fn set_kubelet_endpoint(&self, endpoint: Option<SocketAddr>) {
         lock(&self.state).view.kubelet = endpoint;
         self.notifier.node_due(&self.name);
@@ -180,12 +180,12 @@ impl Machine {
         std::mem::take(&mut lock(&self.state).reached)
     }
 
-    /// Calls `of` with the times of the reports and heartbeats of the machine, to read or change them.
+    /// Returns the result of `of`, which reads or changes the times of the reports and heartbeats of the machine.
     pub(crate) fn reports<T>(&self, of: impl FnOnce(&mut Reports, &Policy) -> T) -> T {
         of(&mut lock(&self.state).reports, &self.policy)
     }
 
-    /// Returns whether the machine is unreachable or gone, by the time since its last report or heartbeat.
+    /// Returns the verdict on the machine by the time since its last report or heartbeat: heard from, unreachable or gone.
     pub(crate) fn report_verdict(&self) -> ReportVerdict {
         self.reports(|reports, policy| reports.verdict(policy))
     }
@@ -254,8 +254,8 @@ impl Machine {
         lock(&self.state).health_outdated = false;
     }
 
-    /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that changed, and of
-    /// each workload without a pod whose grace period is over.
+    /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that is new, changed
+    /// or gone, and of the former pod of each workload without a pod whose grace period has passed.
     pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);

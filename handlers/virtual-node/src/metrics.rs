@@ -40,7 +40,7 @@ pub enum MachineState {
     Reached,
     /// The machine was not read yet.
     Untried,
-    /// The machine cannot be reached, for this reason.
+    /// The machine cannot be reached. The text is the error message of the outage.
     Unreachable(String),
 }
 

@@ -18,8 +18,8 @@ use crate::triggers::Notifier;
 /// them, and forgets removed ones. No method does I/O.
 pub struct NodeStore {
     nodes: Mutex<Nodes>,
-    /// Notified when a node is added or removed, when the list becomes complete, or when the set of unreadable nodes
-    /// changes.
+    /// Notified when a node is added or removed, when the source has added all nodes that exist at the start, or when
+    /// the set of nodes without a readable specification changes.
     pub(crate) turnover: Notify,
     /// Triggers reconciliations of nodes and pods.
     pub(crate) notifier: Arc<Notifier>,
@@ -42,7 +42,7 @@ struct Nodes {
 }
 
 impl NodeStore {
-    /// Creates an empty store, which is not complete yet.
+    /// Creates an empty store: the node source has not added the nodes that exist at the start yet.
     pub(crate) fn new(pods: Arc<ClusterIndex>, policy: Policy) -> Self {
         let (notifier, turnover) = (Arc::default(), Notify::new());
         Self { nodes: Mutex::default(), turnover, notifier, pods, policy }
@@ -114,7 +114,8 @@ impl NodeStore {
         }
     }
 
-    /// Declares that all nodes that exist at the start were added. Before this call, no Node object is deleted.
+    /// Declares that all nodes that exist at the start were added. Before this call, the Node object of a node that was not added is
+    /// deleted only if the node was removed.
     pub fn complete(&self) {
         lock(&self.nodes).complete = true;
         self.turnover.notify_one();
@@ -154,7 +155,7 @@ impl NodeStore {
         }
     }
 
-    /// Returns the node with this name, with the state of its machine.
+    /// Returns the node with this name, with the state of its machine; `None` if it was not added, or was removed since.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Machine>> {
         lock(&self.nodes).machines.get(name).cloned()
     }
@@ -169,8 +170,8 @@ impl NodeStore {
         lock(&self.nodes).complete
     }
 
-    /// Returns `true` if the node was removed while this process ran. Its Node object is then deleted without a grace
-    /// period.
+    /// Returns `true` if the node was removed while this process ran and its Node object is not deleted yet. The object
+    /// is deleted without a grace period.
     pub(crate) fn has_departed(&self, name: &str) -> bool {
         lock(&self.nodes).departed.contains(name)
     }

@@ -13,7 +13,8 @@ pub(crate) enum Reachability {
     Untried,
     /// The last read succeeded, a report arrived since, or the reads have failed for less than `Policy::unreachable_after`.
     Up {
-        /// The time of the last answer before the current consecutive failures; `None` if the last read succeeded.
+        /// The time of the last answer before the current series of failed reads, or that of the first of them if no answer is known;
+        /// `None` if no read has failed since the last success.
         failing: Option<Instant>,
     },
     /// The machine cannot be reached.
@@ -25,7 +26,7 @@ pub(crate) enum Reachability {
 pub(crate) struct MachineOutage {
     /// The reason, one word in CamelCase.
     pub(crate) reason: &'static str,
-    /// The error message.
+    /// The message for people: the error of the last failed read, or the time for which the machine has been silent.
     pub(crate) message: String,
     /// `true` if this process reached the machine before the outage.
     pub(crate) was_up: bool,

@@ -40,8 +40,8 @@ const READS_PER_HEALTH: u32 = 5;
 const MASS_PATIENCE: u32 = 5;
 
 /// The trigger source of the handler. It runs the [`NodeSource`](crate::NodeSource) and one task per node, and sends a
-/// trigger when a node is added or removed, when the state of a machine changes, when a lease is due, and when the
-/// delay of a pod is over.
+/// trigger when a node is added or removed, when the state of a machine changes, when the lease of a node is to be
+/// renewed, and when a pod is to be reconciled after a delay.
 pub(crate) struct MachineReaders(pub(crate) Arc<Shared>);
 
 #[async_trait]
@@ -81,7 +81,7 @@ impl Source for MachineReaders {
 }
 
 impl MachineReaders {
-    /// Sends a trigger for each pod whose delay in the delay queue is over.
+    /// Sends a trigger for each pod in the delay queue at the time for which its reconciliation is scheduled.
     async fn send_due_pods(&self, sender: &TriggerSender) {
         loop {
             sender.send(self.0.delay_queue.next().await);
@@ -186,7 +186,7 @@ async fn serve_kubelet_api(shared: &Shared, machine: &Arc<Machine>) {
     }
 }
 
-/// The time of the last read of a machine's health, and the time limit for the next read of its workloads.
+/// The time of the last read of a machine's health, and the latest time of the next read of its workloads.
 struct ReadTimes {
     /// The time of the last read of the machine's health; `None` if the health is to be read with the next read.
     health: Option<Instant>,
@@ -201,7 +201,7 @@ impl ReadTimes {
     }
 }
 
-/// Reads a machine at intervals, and reports the start and the end of an outage as Events.
+/// Reads a machine at intervals, reports the start and the end of an outage as Events, and removes the node of a machine that is gone.
 async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut times, mut failed, mut round, mut overslept) = (ReadTimes::now(), 0, 0, false);
     loop {
@@ -291,8 +291,8 @@ fn judge_reports(shared: &Shared, machine: &Machine) {
 }
 
 impl Shared {
-    /// Removes a node whose machine has sent no report for `Policy::gone_after`; if most machines are silent, for
-    /// [`MASS_PATIENCE`] times as long.
+    /// Removes the node of `machine` and publishes an Event, if the machine has sent no report for `Policy::gone_after` ([`MASS_PATIENCE`]
+    /// times as long while most machines are silent) and this process may act for the node. Otherwise does nothing.
     fn machine_is_gone(&self, machine: &Machine) {
         let machines = self.node_store.all();
         let silent = machines.iter().filter(|other| other.report_verdict() == ReportVerdict::Gone).count();
@@ -310,7 +310,8 @@ impl Shared {
     }
 }
 
-/// Publishes an Event about the outage of a machine that begins, or continues for another reason.
+/// Publishes an Event on a node about the outage of its machine, which has begun or has another reason than before. Does nothing without an
+/// outage.
 fn report_outage(shared: &Shared, machine: &Machine) {
     let Some(outage) = machine.view().outage().cloned() else { return };
     let MachineOutage { message, .. } = &outage;
@@ -332,8 +333,8 @@ fn refuses(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Refused | Reason::Unsupported | Reason::NotFound)
 }
 
-/// Reads a machine within the time limit of the policy, which its other responses extend. Returns `true` if the machine answered, `false`
-/// if all its answers come later ([`Reply::Later`]).
+/// Reads a machine within the time limit of the policy, which its responses to other requests extend. The error is [`Reason::Unavailable`]
+/// if the limit passes. Returns `true` if the machine answered, `false` if all its answers come later ([`Reply::Later`]).
 async fn bounded_read(
     shared: &Shared,
     machine: &Machine,

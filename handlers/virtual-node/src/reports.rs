@@ -15,8 +15,8 @@ pub(crate) enum ReportVerdict {
     Heard,
     /// The machine was silent for `Policy::silent_after`: it cannot be reached.
     Unreachable,
-    /// The machine was silent for `Policy::gone_after`, not counting the time in which its reports could not be received: it is taken to
-    /// exist no more.
+    /// The machine was silent for `Policy::gone_after`, counted anew from the last time at which its reports could not be received: it is
+    /// taken to exist no more.
     Gone,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Creates the reports of a machine whose node is added now.
+    /// Creates the record of a machine whose node is added now, without any report or heartbeat.
     pub(crate) fn new() -> Self {
         let added = Instant::now();
         Self {
@@ -74,7 +74,8 @@ impl Reports {
         self.unreceivable_until = Some(Instant::now());
     }
 
-    /// Returns the time of the last report, or of a later heartbeat that counts; `None` before the first report.
+    /// Returns the time of the last report or of a later heartbeat; `None` before the first report. While a read is unanswered, a heartbeat
+    /// after it counts as if it had arrived when that read began.
     pub(crate) fn last(&self) -> Option<Instant> {
         let heartbeat = self.heartbeat.map(|at| self.asked.map_or(at, |asked| asked.min(at)));
         self.reported.map(|at| heartbeat.map_or(at, |heartbeat| heartbeat.max(at)))
@@ -91,7 +92,7 @@ impl Reports {
         self.silent_since().elapsed()
     }
 
-    /// Returns the time for which the machine has been silent although its reports could be received.
+    /// Returns the time for which the machine has been silent, counted anew from the last time at which its reports could not be received.
     pub(crate) fn silent_while_receivable(&self) -> Duration {
         let since = self.silent_since();
         self.unreceivable_until.map_or(since, |until| until.max(since)).elapsed()
@@ -108,7 +109,7 @@ impl Reports {
         format!("no report for {seconds} s")
     }
 
-    /// Returns the state of the machine now, by the time limits of `policy`.
+    /// Returns the verdict on the machine now, by the time limits of `policy`.
     pub(crate) fn verdict(&self, policy: &Policy) -> ReportVerdict {
         if policy.gone_after.is_some_and(|limit| self.silent_while_receivable() >= limit) {
             ReportVerdict::Gone
@@ -127,15 +128,15 @@ impl Reports {
         times.filter(|at| *at > Instant::now()).min()
     }
 
-    /// Returns the time until which the machine need not be read, because its last heartbeat is recent; `None` if a heartbeat
-    /// replaces no read now.
+    /// Returns the time, possibly past, until which the last heartbeat makes a read of the machine unnecessary; `None` without a heartbeat,
+    /// before the first report, or while no list of workloads has arrived since the last read.
     pub(crate) fn spared_until(&self, policy: &Policy) -> Option<Instant> {
         let answered = self.reported.is_some() && !self.unlisted;
         self.heartbeat_until(policy).filter(|_| answered)
     }
 
-    /// Returns the time until which the last heartbeat counts: longer than the poll interval, since heartbeats come at similar intervals,
-    /// and with time left for a read before the machine counts as silent.
+    /// Returns the time until which the last heartbeat counts; `None` if there was none. It counts longer than the poll interval, since
+    /// heartbeats come at similar intervals, and with time left for a read before the machine counts as silent.
     pub(crate) fn heartbeat_until(&self, policy: &Policy) -> Option<Instant> {
         let Policy { poll_interval, silent_after, .. } = *policy;
         let time = (poll_interval * 3 / 2).min((poll_interval + silent_after) / 2);

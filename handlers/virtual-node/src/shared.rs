@@ -40,7 +40,8 @@ pub struct Dependencies {
     pub policy: Policy,
     /// The servers of the nodes' kubelet APIs; `None` if they are disabled.
     pub kubelets: Option<Kubelets>,
-    /// A label (key and value) of the Node objects of a previous controller, which this handler takes over.
+    /// A label (key and value) by which the Node objects of a previous controller are recognised: this handler takes them over. `None` if
+    /// there is no such controller.
     pub predecessor: Option<Label>,
     /// The registry to which the handler's metrics are added.
     pub metrics: VirtualNodeMetricsRegistry,
@@ -52,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) config: Dependencies,
     /// The index of the virtual nodes and their pods in Kubernetes.
     pub(crate) cluster: Arc<ClusterIndex>,
-    /// The nodes of the source, with the state of their machines.
+    /// The virtual nodes that the node source lists, with the state of their machines.
     pub(crate) node_store: Arc<NodeStore>,
     /// The pods that are to be reconciled after a delay.
     pub(crate) delay_queue: DelayQueue,

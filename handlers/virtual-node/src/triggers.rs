@@ -20,7 +20,7 @@ pub(crate) fn pod_identity(owner: &Owner) -> Identity {
     Identity::of::<Pod>(Some(namespace), name, uid.as_str().to_owned())
 }
 
-/// A request to reconcile a node: the state of its machine changed, or its lease is due.
+/// A request to reconcile a node, for example because the state of its machine changed or its lease is to be renewed.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeDue(Identity);
 
@@ -42,7 +42,7 @@ impl Trigger for NodeDue {
     }
 }
 
-/// A request to reconcile a pod: its workload on the machine changed, or its delay is over.
+/// A request to reconcile a pod, for example because its workload on the machine changed or the delay after its last step has passed.
 #[derive(Clone, Debug)]
 pub(crate) struct PodDue {
     identity: Identity,

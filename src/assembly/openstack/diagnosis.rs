@@ -76,7 +76,8 @@ fn quota_findings(
     if scarce.is_empty() { vec![Finding::ok(check, "")] } else { scarce }
 }
 
-/// Returns a failure if the quota of a resource is used up, a warning if nine tenths of it are in use, and otherwise `None`.
+/// Returns a failure if the quota of a resource is used up, a warning if nine tenths of it are in use, and otherwise `None`, as for an
+/// unlimited quota, which is negative.
 fn scarce((resource, Quota { limit, used }): (&str, Quota)) -> Option<Finding> {
     if limit < 0 || used * 10 < limit * 9 {
         return None;

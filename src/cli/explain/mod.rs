@@ -50,8 +50,8 @@ pub(super) async fn explain(
     Ok(format.write(&document, text, output)?)
 }
 
-/// Returns the reason why it is not known which object is meant: `query` has no namespace, and the object could not be read, for example
-/// because several namespaces have one of this name. An object whose kind has no namespace is known by its name.
+/// Returns the reason why the object of `query` cannot be identified, `None` if it can: `query` has no namespace, and the object could not
+/// be read, for example because several namespaces have one of this name. An object whose kind has no namespace is identified by its name.
 fn unidentified<'s>(document: &'s StateSnapshot, query: &Query) -> Option<&'s str> {
     let is_open = query.namespace.is_none() && query.kind.as_deref().is_none_or(is_namespaced);
     document.unread.as_deref().filter(|_| is_open)
@@ -102,7 +102,7 @@ fn explanation(document: &StateSnapshot, query: &Query) -> Vec<StyledLine> {
 }
 
 /// Returns the lines about one handler: its unmet conditions, its failing background work, the unfinished events of the object (usually
-/// none or one), and the reason why the handler does not want the object.
+/// none or one), and the reason why the handler does not want the object, or does not do everything for it.
 fn handler_lines(handler: &HandlerSummary, document: &StateSnapshot) -> Vec<StyledLine> {
     let HandlerSummary { name, waits, interest, .. } = handler;
     let wait = |wait| row(name, &format!("receives no events yet: {wait}"), Some(Colour::Yellow));

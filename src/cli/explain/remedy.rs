@@ -10,7 +10,7 @@ pub(super) fn remedy(reason: &str) -> Option<(String, String)> {
     Some((plain(meaning), plain(remedy)))
 }
 
-/// Removes the marks of Markdown: code spans, and links except for their text.
+/// Returns `text` without Markdown: code spans lose their backticks, and a link is replaced by its text.
 fn plain(text: &str) -> String {
     let text = text.replace('`', "");
     let mut parts = text.split("](");

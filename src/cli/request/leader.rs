@@ -41,7 +41,7 @@ pub(in crate::cli) struct LeaderArguments {
 
 /// A client of the admin server of the leading replica. Each request looks up the leader in the Lease and opens a port-forward to its pod.
 pub(in crate::cli) struct Leader {
-    /// The client with the rights of the user.
+    /// The client of the Kubernetes API, with the rights of the user's kubeconfig.
     pub(in crate::cli) client: Client,
     /// The namespace of the controller.
     pub(in crate::cli) namespace: String,
@@ -140,7 +140,7 @@ impl Leader {
         forward.map_err(|error| self.error("port-forward to pods", error))
     }
 
-    /// Reads the Lease of the leader, and returns its holder.
+    /// Reads the Lease of the leader, and returns its holder. Fails if there is no Lease, or if it has no holder.
     pub(in crate::cli) async fn holder(&self) -> Result<Holder, LeaderError> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
         let lease = leases.get_opt(&self.lease).await.map_err(|error| self.error("read the Lease", error))?;

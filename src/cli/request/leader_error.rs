@@ -51,7 +51,7 @@ pub(in crate::cli) enum LeaderError {
     /// A request to the API server failed.
     #[error("cannot {action} in the namespace `{namespace}`")]
     Api { action: &'static str, namespace: String, source: Box<kube::Error> },
-    /// The node cannot connect to the port in the pod.
+    /// The node of the pod cannot connect to the port of the admin server in the pod.
     #[error(
         "the pod {namespace}/{pod} does not listen at port {port} of its loopback address ({message}); pass --admin-port if \
          `admin.listen` has another port; {note}"

@@ -48,7 +48,7 @@ const LOG_LEVEL: &str = "/debug/log-level";
 /// The reason why the request to the admin server failed.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::cli) enum RequestError {
-    /// The operating system cannot run the client.
+    /// The async runtime of the HTTP client cannot be created.
     #[error("cannot create an HTTP client")]
     Client(#[source] io::Error),
     /// No server listens at the address.
@@ -152,7 +152,8 @@ impl AdminClient {
         self.ask(Method::POST, CHECK).await
     }
 
-    /// Makes all replicas except `leader` (an identity) run their checks, and returns the findings of each.
+    /// Makes all replicas except `leader` (an identity) run their checks, and returns the findings of each; empty for a client with a fixed
+    /// address, which does not know the replicas.
     pub(super) async fn check_others(&self, leader: &str) -> Result<Answers<CheckReport>, RequestError> {
         self.ask_others(leader, Method::POST, CHECK).await
     }
@@ -254,7 +255,7 @@ impl fmt::Display for AdminClient {
     }
 }
 
-/// Sends one request to the server at `address`.
+/// Sends one request to the admin server at `address`, and returns the status code and the body of the response.
 async fn send_to(
     address: &Authority,
     request: Request<Full<Bytes>>,

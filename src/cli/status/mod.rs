@@ -57,7 +57,8 @@ pub(super) struct StatusArguments {
     output: OutputFormat,
 }
 
-/// Requests the state of the controller from `client` and writes it to `output`. With `--wait`, first waits until the object is handled.
+/// Requests the state of the controller from `client` and writes it to `output`. With `--wait`, first waits until the object is handled; if
+/// the time limit passes before, fails after the output.
 pub(super) async fn status(
     arguments: StatusArguments,
     client: &AdminClient,
@@ -94,8 +95,8 @@ pub(super) async fn status(
     CommandError::unless(!wait || document.is_handled(), message)
 }
 
-/// Requests the state until the objects that `query` selects are handled or `limit` has passed. Until then, transient errors are ignored,
-/// because the leader may change; a permanent error is returned at once.
+/// Requests the state until the objects that `query` selects are handled or `limit` has passed, and returns the last response. Until then,
+/// transient errors are ignored, because the leader may change; a permanent error is returned at once.
 async fn until_handled(
     client: &AdminClient,
     query: &Query,

@@ -21,7 +21,8 @@ impl Rates<'_> {
         })
     }
 
-    /// Returns the rate of the counter that `count` reads, with one decimal; a dash if there is none.
+    /// Returns the increase per second of the counter that `count` reads, with one decimal; a dash if there is no earlier state of the same
+    /// processes, or if the counter is missing or has decreased.
     #[expect(clippy::cast_precision_loss, reason = "the increments of a few seconds are far below 2^52")]
     fn rate(&self, count: impl Fn(&StateSnapshot) -> Option<u64>) -> String {
         let current = self.current;

@@ -35,7 +35,7 @@ pub(super) struct ElectionLoop {
 }
 
 impl ElectionLoop {
-    /// Runs until `stop` is cancelled (`None`), or until the lease is lost (the reason).
+    /// Takes part in the election until `stop` is cancelled (returns `None`), or until the lease is lost (returns the reason).
     pub(super) async fn run(mut self) -> Option<LossReason> {
         while !self.stop.is_cancelled() {
             match self.elector.next_action(BootTime::now()) {

@@ -51,7 +51,7 @@ pub(super) struct Elector {
 enum ElectorPhase {
     /// The participant does not hold the lease.
     Candidate,
-    /// The participant holds the lease until `deadline`.
+    /// The participant holds the lease, and its term lasts until `deadline`.
     Leader { deadline: BootTime },
     /// The participant held the lease and lost it. This phase is final.
     Lost(LossReason),
@@ -124,7 +124,7 @@ impl Elector {
         }
     }
 
-    /// Records the state of the lease at the time `now`; `None` if it did not exist.
+    /// Records the state of the lease at the time `now`; `None` if it did not exist. A leader that observes another holder has lost it.
     pub(super) fn observe(&mut self, now: BootTime, lease: Option<ObservedLease>) {
         self.stale = false;
         self.contended &= lease.as_ref().is_none_or(|lease| self.is_free(lease));

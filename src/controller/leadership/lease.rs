@@ -20,7 +20,7 @@ pub(super) struct ObservedLease {
     pub(super) holder: String,
     /// The time after the last renewal from which other processes may take the lease; `None` if the lease does not state it.
     pub(super) duration: Option<Duration>,
-    /// The number of changes of the holder.
+    /// The number of times that the holder has changed (`leaseTransitions`).
     pub(super) transitions: i32,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct LeaseUpdate {
     pub(super) holder: String,
     /// The lease duration in seconds.
     pub(super) duration_seconds: i32,
-    /// The number of changes of the holder, including this one; `None` for a renewal.
+    /// The number of changes of the holder, including this one; `None` for a renewal, which keeps the stored number.
     pub(super) transitions: Option<i32>,
 }
 

@@ -1,9 +1,9 @@
 //! Leader election with a Kubernetes `Lease`: one of several replicas is the leader, the others are standbys.
 //!
-//! [`Elector`] contains the rules; it does no I/O and gets the time as an argument. [`ElectionLoop`] applies the rules to the API
-//! server. The other parts of the program use the [`Term`]: each handler checks its deadline before each poll, and each write checks
-//! it, too. A write that was sent before the deadline and arrives after it is rejected by the server or is harmless. A process that
-//! lost the lease takes part again with another identity and in a new term. It need not wait for its own previous lease to expire.
+//! [`Elector`] contains the rules; it does no I/O and gets the time as an argument. [`ElectionLoop`] applies the rules to the API server.
+//! The other parts of the program use the [`Term`], whose deadline is checked before each poll of a handler and before each write. A write
+//! that was sent before the deadline and arrives after it is rejected by the server or is harmless. A process that lost the lease takes
+//! part again with another identity and in a new term. It need not wait for its own previous lease to expire.
 
 mod election_loop;
 mod elector;
@@ -49,9 +49,9 @@ pub(super) fn initial_status(options: &LeaderElectionOptions) -> watch::Sender<E
 }
 
 impl ElectionHandle {
-    /// Takes part in the election if `options` enable it. `identity`, the holderIdentity in the Lease, must not have been used by any
-    /// process before; `previous` is the identity of this process in its previous term, if there was one. `client` must not check the
-    /// leadership term. Changes are published in `status`.
+    /// Starts a task that takes part in the election, if `options` enable it; otherwise the term never ends. `identity`, the holderIdentity
+    /// in the Lease, must not have been used by any process before; `previous` is the identity of this process in its previous term, if
+    /// there was one. `client` must not check the leadership term. Changes are published in `status`.
     pub(super) fn start(
         options: &LeaderElectionOptions,
         identity: &str,
@@ -100,7 +100,8 @@ impl ElectionHandle {
         &self.term
     }
 
-    /// Completes when this process was the leader and lost the lease. The term has ended then.
+    /// Completes when this process was the leader and lost the lease, or when the election loop panicked; never without leader election.
+    /// The term has ended then.
     pub(super) async fn lost(&mut self) -> LossReason {
         let Some(task) = &mut self.task else { return pending().await };
         let ended = task.await;

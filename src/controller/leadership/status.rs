@@ -37,7 +37,7 @@ pub enum Role {
 /// The reason why this process lost the leader lease. Its term has ended; it then takes part in the election again, for a new term.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LossReason {
-    /// The lease was not renewed before the deadline, because the server was not reachable or this process was stopped.
+    /// The lease was not renewed before the deadline, because the server was not reachable or this process was suspended.
     #[error("the lease could not be renewed in time (`leader_election.renew_deadline`)")]
     Expired,
     /// Another process took the lease, or the holder was removed from it.

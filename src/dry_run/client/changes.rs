@@ -27,9 +27,9 @@ const HIDDEN: [&[&str]; 9] = [
 /// The prefix of a key in a strategic merge patch that removes entries of a list.
 const REMOVED_FROM: &str = "$deleteFromPrimitiveList/";
 
-/// Returns the fields in `patch` that differ between `before` and `after`, sorted by path. `after` is the object that the server
-/// returned; if it is `None`, the values in the patch are the new ones. An absent field is equal to a field that is null. If `secret`
-/// is set, the data of the object is hidden.
+/// Returns the fields in `patch` that differ between `before` and `after`, sorted by path. `after` is the object that the server returned;
+/// if it is `None`, the values in the patch are the new ones. An absent field is equal to a field that is null. If `secret` is `true`, the
+/// values below `data` and `stringData` are hidden.
 pub(super) fn changes(patch: &Value, before: &Value, after: Option<&Value>, secret: bool) -> Vec<StepDetail> {
     let mut found = ChangedFields::new();
     compare(&mut Vec::new(), patch, before, after, &mut found);
@@ -128,7 +128,7 @@ fn as_set(list: &Value) -> Map<String, Value> {
     names.map(|name| (name.to_owned(), true.into())).collect()
 }
 
-/// Converts a changed field to a detail of a planned step. If `secret` is set, the values below `data` and `stringData` are hidden.
+/// Converts a changed field to a detail of a planned step. If `secret` is `true`, the values below `data` and `stringData` are hidden.
 fn detail(path: &[String], (from, to): (Option<Value>, Option<Value>), secret: bool) -> StepDetail {
     let path: Vec<_> = path.iter().map(String::as_str).collect();
     let hidden = secret && matches!(path.first(), Some(&("data" | "stringData")));

@@ -150,7 +150,7 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Returns the step of the plan for this write. `after` is the object as the write would leave it.
+    /// Returns the step of the plan for this write. `after` is the object as the write would leave it; `None` if that is not known.
     fn step(&self, after: Option<&Value>) -> PlannedStep {
         let verb = match *self.method {
             Method::POST => "create",

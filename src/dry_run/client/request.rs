@@ -114,7 +114,7 @@ pub(super) fn as_empty_patch(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     Some((parts, b"{}".to_vec()))
 }
 
-/// Returns a GET request for the path of a request, without query and body, to read the object that the request writes.
+/// Returns a GET request, without query and body, for the object that a request writes; `None` if the path alone is not a valid URI.
 pub(super) fn as_read(parts: &Parts) -> Option<(Parts, Vec<u8>)> {
     let mut parts = with_query(parts, "")?;
     parts.method = Method::GET;

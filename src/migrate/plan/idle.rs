@@ -10,7 +10,7 @@ use staffetta_network::os_vif::KURYR_VIF;
 use super::super::read::ClusterState;
 use super::{MigrationStep, Obstacle, PlannedTakeover, namespaces};
 
-/// Plans the deletion of the idle ports if `delete` is set, and lists them otherwise.
+/// Plans the deletion of the ports that Kuryr's pools kept ready if `delete` is `true`; otherwise lists them with an [`Obstacle::Later`].
 pub(super) fn plan(state: &ClusterState, delete: bool) -> Vec<PlannedTakeover> {
     let recorded: Vec<_> =
         state.kuryr.ports.values().map(|port| port.data["status"]["vifs"].to_string()).collect();

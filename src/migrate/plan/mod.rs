@@ -42,7 +42,7 @@ pub(super) enum Obstacle {
 pub(super) struct PlannedTakeover {
     /// The kind of the object, or `Port` for an idle port.
     pub(super) kind: &'static str,
-    /// The namespace and the name of the object.
+    /// The namespace and the name of the object; for an idle port, an empty namespace and the id of the port.
     pub(super) key: ObjectKey,
     /// The steps in the order of their execution, or the reason why there are none.
     pub(super) steps: Result<Vec<MigrationStep>, Obstacle>,
@@ -79,7 +79,8 @@ impl MigrationStep {
 struct StepList(Vec<MigrationStep>);
 
 impl StepList {
-    /// Adds an adoption, unless the resource has the mark of `owner`. The mark of anybody else is refused. `name` is that of the resource.
+    /// Adds `adoption`, the adoption of a cloud resource whose ownership mark is `mark`. Adds nothing if it is the mark of `owner`, and
+    /// fails with [`Obstacle::Refused`] if it is that of anybody else. `name` names the resource in the message.
     fn adopt(
         &mut self,
         mark: &ExistingMark,

@@ -122,7 +122,7 @@ fn state_text(
 }
 
 /// Finds the load balancer that Kuryr recorded or, if Kuryr was stopped before it could record it, the one with the name and address of
-/// the service.
+/// the service; `None` if there is none. Fails if the load balancer that Kuryr recorded does not exist.
 fn find<'a>(
     state: &'a ClusterState,
     service: &Service,

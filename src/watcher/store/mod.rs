@@ -27,7 +27,7 @@ pub(super) struct ObjectStore {
     undecodable: HashMap<String, Undecodable>,
     /// The number of the current list. An object with another number was not part of that list.
     list: u32,
-    /// The highest resourceVersion of all objects seen so far.
+    /// The highest resourceVersion with which the watch has reported an object; 0 if it is not known.
     highest: u64,
     /// The hasher of resourceVersions.
     hasher: RandomState,
@@ -46,11 +46,11 @@ struct StoredObject {
     delivered: bool,
 }
 
-/// The events that result from one applied object.
+/// The result of [`ObjectStore::apply`] for one object that the watch reported: the events to deliver.
 pub(super) struct Applied {
-    /// The deletion of another object that had the same name before, then the change of the applied object.
+    /// The deletion of another object that had the same name before, then the change of the reported object; each `None` if there is none.
     pub(super) events: [Option<AnyEvent>; 2],
-    /// The applied object, if it cannot be decoded and this state of it was not reported yet.
+    /// The object itself, if it cannot be decoded and is to be reported to the user; `None` for a state that was reported before.
     pub(super) undecodable: Option<Undecodable>,
 }
 
@@ -67,13 +67,13 @@ impl ObjectStore {
         }
     }
 
-    /// Begins a complete list of all objects. Objects that are not applied before [`end_list`](Self::end_list) count as deleted.
+    /// Begins a complete list. Objects that are not passed to [`apply`](Self::apply) before [`end_list`](Self::end_list) count as deleted.
     pub(super) fn begin_list(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
 
-    /// Records that an object exists, and returns the events. There is no event for a state that was delivered before, nor for an
-    /// object that cannot be decoded.
+    /// Records that an object exists, and returns the events to deliver for it. There is no event for a state that was delivered before,
+    /// nor for an object that cannot be decoded.
     pub(super) fn apply(&mut self, item: WatchItem) -> Applied {
         let decoded = matches!(item, WatchItem::Object(_));
         let (ObjectRef { namespace, name, uid, .. }, version) = (item.object_ref(), item.version());
@@ -170,8 +170,8 @@ impl ObjectStore {
         vanished.iter().map(|(namespace, name, object)| self.vanished(namespace, name, object)).collect()
     }
 
-    /// Returns `true` if this store has seen a higher resourceVersion than `newest`, the current one of the server, because the server
-    /// lost part of its history. `resumed_from` is the resourceVersion from which the watch was last requested.
+    /// Returns `true` if `newest`, the current resourceVersion of the server, is lower than the highest one that the watch has reported, or
+    /// than `resumed_from`, from which the watch was last requested. The server has then lost part of its history.
     pub(super) fn is_ahead_of(&self, newest: &str, resumed_from: u64) -> bool {
         newest.parse::<u64>().is_ok_and(|newest| newest < self.highest.max(resumed_from))
     }

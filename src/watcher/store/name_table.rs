@@ -64,7 +64,7 @@ impl<T> NameTable<T> {
         None
     }
 
-    /// Removes a name, and returns its value.
+    /// Removes a name, and returns its value; `None` if the name is not in the map.
     pub(super) fn remove(&mut self, name: &str) -> Option<T> {
         let Self { text, entries, hasher, .. } = self;
         let found = entries.find_entry(hasher.hash_one(name), |entry| text[entry.name.clone()] == *name);

@@ -36,10 +36,10 @@ impl fmt::Display for Owner {
     }
 }
 
-/// A resource that carries this cluster's ownership mark, with its owner.
+/// A resource with its owner, which normally is the one that the resource's ownership mark names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owned<T> {
-    /// The owner in the mark; `None` if the mark names no owner, as on a pooled resource.
+    /// The owner; `None` if the ownership mark names no owner, as on a pooled resource, or if the resource has no mark.
     pub owner: Option<Owner>,
     /// The resource itself.
     pub resource: T,

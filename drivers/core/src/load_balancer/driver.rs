@@ -103,8 +103,8 @@ pub trait LoadBalancerDriver: ListenerDriver {
         spec: &LoadBalancerSpec,
     ) -> Result<LoadBalancer, DriverError>;
 
-    /// Returns the progress of the last change, without waiting for its end. All callers share the status requests, whose rate is
-    /// limited. [`NotFound`](crate::Reason::NotFound) means that the load balancer does not exist any more.
+    /// Returns the progress of the last change of `load_balancer`, without waiting for its end. All callers share the status requests,
+    /// whose rate is limited. [`NotFound`](crate::Reason::NotFound) means that the load balancer does not exist any more.
     async fn progress(&self, load_balancer: &LoadBalancer) -> Result<LoadBalancerProgress, DriverError>;
 
     /// Releases a load balancer with its listeners, pools and members, without waiting for the end of the deletion. A load

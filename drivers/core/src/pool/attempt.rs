@@ -19,7 +19,7 @@ pub enum Shortfall {
 /// requested are normal, with or without a shortfall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grown<G> {
-    /// The groups that were created so far.
+    /// The groups that the attempt has created and that were not reported before.
     pub got: Vec<G>,
     /// The number of groups that the same attempt is still creating; 0 if the attempt has ended.
     pub rest: usize,
@@ -27,21 +27,20 @@ pub struct Grown<G> {
     pub shortfall: Option<Shortfall>,
 }
 
-/// The back-off after failed attempts: 1 s after the first failure, doubled by each further one, at most 30
-/// s. A longer delay from [`Shortfall::Throttled`] is used instead. A success ends the back-off. The delay does
-/// not depend on the number of waiting owners. A pool has one value for all its attempts to create groups, and
-/// another one for those to delete them.
+/// The back-off after failed attempts to create or to delete groups of a warm pool: 1 s after the first failure, doubled by each further
+/// one, at most 30 s. A longer delay from [`Shortfall::Throttled`] is used instead. A success ends the back-off. The delay does not depend
+/// on the number of waiting owners. A pool has one value for all its attempts to create groups, and another one for those to delete them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttemptBackoff {
-    /// The number of consecutive failures.
+    /// The number of consecutive failed attempts.
     failures: u32,
     /// The time before which no attempt is made.
     until: Duration,
 }
 
-/// The delay after the first failure. It doubles with each further one.
+/// The back-off after the first failed attempt. It doubles with each further one.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// The maximum delay, unless the external system requests a longer one.
+/// The maximum back-off after failed attempts, unless the external system requests a longer delay.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 impl AttemptBackoff {

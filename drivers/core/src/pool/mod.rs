@@ -81,7 +81,7 @@ pub trait PoolKind: Sized + 'static {
     /// Returns the group to which an item belongs.
     fn group(item: &Self::Item) -> Self::Group;
 
-    /// Returns the rank of a free item.
+    /// Returns the rank of a free item: the item with the lowest rank is handed out first.
     fn rank(candidate: &Candidate<'_, Self>) -> Self::Rank;
 }
 

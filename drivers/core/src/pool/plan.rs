@@ -30,8 +30,8 @@ pub enum Action<G, W> {
 }
 
 impl<K: PoolKind> WarmPool<K> {
-    /// Returns the next action, which the caller must start; `None` if there is nothing to do, or if an action of the required
-    /// kind is in progress.
+    /// Returns the next action, which the caller must start; `None` if there is nothing to do, or if the required action must wait for the
+    /// end of another one of its kind, of a back-off or of a [block](Self::block).
     pub fn plan(&mut self, now: Duration) -> Option<Action<K::Group, K::Want>> {
         self.tick(now);
         let planned =
@@ -122,8 +122,8 @@ impl<K: PoolKind> WarmPool<K> {
         self.blocked_until = until;
     }
 
-    /// Ends the back-off and the [block](Self::block) of creation, because the exhausted resource is
-    /// available again.
+    /// Ends the back-off and the [block](Self::block) of creation, so that groups may be created at once, for example because an exhausted
+    /// resource is available again.
     pub fn end_backoff(&mut self) {
         (self.growth_backoff, self.blocked_until) = (AttemptBackoff::default(), Duration::ZERO);
     }
@@ -160,8 +160,8 @@ impl<K: PoolKind> WarmPool<K> {
         idle && (self.draining || !self.requested)
     }
 
-    /// Replaces the policy, for example after a change of the configuration. The next [`plan`](Self::plan)
-    /// obeys it.
+    /// Replaces the policy that decides the size of the pool, for example after a change of the configuration. The next
+    /// [`plan`](Self::plan) obeys it.
     pub fn set_policy(&mut self, policy: Arc<dyn SizePolicy>) {
         self.policy = policy;
     }
@@ -177,12 +177,14 @@ impl<K: PoolKind> WarmPool<K> {
         self.draining = false;
     }
 
-    /// Returns `true` if the pool is draining.
+    /// Returns `true` if the pool hands out no items and is being emptied, that is, from [`drain`](Self::drain) to
+    /// [`resume`](Self::resume).
     pub fn is_draining(&self) -> bool {
         self.draining
     }
 
-    /// Returns the time at which [`plan`](Self::plan) must be called next; `None` if there is none.
+    /// Returns the time at which [`plan`](Self::plan) must be called next if the pool does not change before; `None` if the pool waits for
+    /// no time, such as the end of a cool-down or of a back-off.
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let cooled = self.cooling.front().map(|(_, until)| *until);
         let deletes = !self.to_delete.is_empty() && self.shrinking.is_none();
@@ -193,7 +195,7 @@ impl<K: PoolKind> WarmPool<K> {
         [cooled, deletion_backoff, growth_backoff, on_demand].into_iter().flatten().min()
     }
 
-    /// Returns the number of items that can be handed out at once.
+    /// Returns the number of items that can be handed out at once; 0 while the pool is draining.
     pub(super) fn free(&self) -> usize {
         if self.draining { 0 } else { self.warm.len() }
     }

@@ -57,7 +57,8 @@ pub struct MinMaxBatch {
     /// The maximum number of free items, 0 for no limit. Not less than `min`. No items are created while those that are free or in
     /// their cool-down are as many as this number and the waiting owners together.
     pub max: usize,
-    /// The minimum number of items that are created by one request, as far as `max` allows.
+    /// The minimum number of items that are created by one request, as far as `max` allows; ignored while items are created for waiting
+    /// owners only.
     pub batch: usize,
     /// The maximum number of groups; `None` for no limit.
     pub cap_groups: Option<usize>,

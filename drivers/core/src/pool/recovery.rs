@@ -31,7 +31,7 @@ pub struct Drift<G, I, O> {
 pub struct Epoch {
     /// The number of the last change of the groups.
     number: u64,
-    /// `true` if no groups were being created or deleted.
+    /// `true` if no groups were being created or deleted at that time.
     quiet: bool,
 }
 
@@ -70,9 +70,10 @@ impl<K: PoolKind> WarmPool<K> {
         since.quiet && since.number == self.epoch
     }
 
-    /// Compares the pool with `existing`, a listing of the groups that existed at some moment between `since` and now. Groups
-    /// that changed meanwhile are left to the next listing. Items of unknown groups are in their cool-down first, since the time
-    /// of their last use is not known. After the first listing, no groups are created ahead of demand until this cool-down ends.
+    /// Compares the pool with `existing`, a listing of the groups that existed at some moment between `since` and now. Groups that changed
+    /// meanwhile are left to the next listing, and if any group did, so are the groups in `existing` that the pool does not contain. Items
+    /// of unknown groups are in their cool-down first, since the time of their last use is not known. After the first listing, no groups
+    /// are created ahead of demand until this cool-down ends.
     pub fn resync(
         &mut self,
         since: Epoch,

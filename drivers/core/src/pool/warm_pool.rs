@@ -29,7 +29,7 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) taken: BTreeMap<K::Owner, K::Item>,
     /// The items in use, each with its owners. An item with several owners was assigned twice, which is reported as a fault.
     pub(super) used: BTreeMap<K::Item, BTreeSet<K::Owner>>,
-    /// The free items, each with the time at which it became free; ready to be handed out.
+    /// The free items, which can be handed out at once, each with the time at which it became free.
     pub(super) warm: BTreeMap<K::Item, Duration>,
     /// The items in their cool-down, each with the time at which it ends; the earliest first.
     pub(super) cooling: VecDeque<(K::Item, Duration)>,
@@ -49,7 +49,7 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) demand: Demand,
     /// The configuration of groups that are created ahead of demand: that of the last request.
     pub(super) wanted: K::Want,
-    /// `true` if the pool is being emptied.
+    /// `true` if the pool is being emptied and hands out no items.
     pub(super) draining: bool,
     /// `true` if an item was requested since creation last failed with [`Shortfall::Refused`](super::Shortfall::Refused).
     pub(super) requested: bool,
@@ -146,8 +146,8 @@ impl<K: PoolKind> WarmPool<K> {
         }
     }
 
-    /// Takes an item for `owner`. An owner that holds an item already gets the same one again, until it returns it. If no item is
-    /// free, the owner waits.
+    /// Takes an item for `owner`, which requires the configuration `want` of its group. An owner that holds an item already gets the same
+    /// one again, until it returns it. If no item is free, the owner waits.
     pub fn take(&mut self, owner: &K::Owner, want: &K::Want, now: Duration) -> Take<K::Item> {
         self.tick(now);
         let item = if let Some(item) = self.taken.get(owner) {
@@ -184,7 +184,7 @@ impl<K: PoolKind> WarmPool<K> {
         }
     }
 
-    /// Records that an owner can use the items of a group at once, or cannot.
+    /// Records that an owner can use the items of a group at once (`ready` is `true`), as with active VIFs, or cannot (`false`).
     pub fn ready(&mut self, group: &K::Group, ready: bool) {
         if let Some(group) = self.groups.get_mut(group) {
             group.ready = ready;
@@ -199,7 +199,7 @@ impl<K: PoolKind> WarmPool<K> {
         dismissed.into_iter().map(|(owner, _)| owner).collect()
     }
 
-    /// Removes `owner` from the owners that wait.
+    /// Removes `owner` from the owners that wait for an item.
     pub fn leave(&mut self, owner: &K::Owner) {
         self.waiting.retain(|(waiting, _)| waiting != owner);
     }
@@ -303,7 +303,7 @@ impl<K: PoolKind> WarmPool<K> {
         self.used.iter().flat_map(|(item, owners)| owners.iter().map(move |owner| (item, owner)))
     }
 
-    /// Returns `true` if the item is in use.
+    /// Returns `true` if the item is in use, that is, if an owner holds it.
     pub fn is_used(&self, item: &K::Item) -> bool {
         self.used.contains_key(item)
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 
-/// The maximum number of requests in a log.
+/// The maximum number of requests in a [`RequestLog`]. A further one replaces the oldest.
 const MAX_REQUESTS: usize = 10;
 
-/// The maximum length of a path and of a request id, in characters.
+/// The maximum length of a logged path and of a logged request id, in characters. The rest is cut off.
 const MAX_TEXT: usize = 200;
 
 tokio::task_local! {
@@ -29,7 +29,7 @@ pub struct LoggedRequest {
     pub status: Option<u16>,
     /// `true` if there was a response.
     pub answered: bool,
-    /// The id by which the external system logs the request.
+    /// The id by which the external system logs the request; `None` if it is not known.
     pub request_id: Option<String>,
     /// The time at which the request was sent.
     pub sent: Instant,
@@ -52,7 +52,8 @@ struct Content {
 }
 
 impl RequestLog {
-    /// Returns the log of the attempt that calls this function. Outside of an attempt, returns a new log that nobody reads.
+    /// Returns the log of the handler's attempt (to handle one object) within which this function is called. Outside of an attempt, returns
+    /// a new log that nobody reads.
     pub fn current() -> Arc<Self> {
         CURRENT.try_with(Arc::clone).unwrap_or_default()
     }

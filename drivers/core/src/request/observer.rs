@@ -9,7 +9,7 @@ pub trait RequestObserver: Send + Sync {
     fn ended(&self, service: &'static str, method: &'static str, outcome: RequestOutcome, time: Duration);
 }
 
-/// The outcome of a request.
+/// The outcome of a request to an external system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
     /// The request succeeded.

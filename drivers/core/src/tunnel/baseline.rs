@@ -36,7 +36,7 @@ pub struct BaselineQuery {
 }
 
 impl BaselineQuery {
-    /// Answers the query. The answer is dropped if the time limit is over.
+    /// Answers the query. The answer is dropped if nobody waits for it any longer, as after [`BASELINE_TIMEOUT`].
     pub fn answer(self, containers: Vec<Container>) {
         // Nobody waits any longer.
         let _ = self.answer.send(containers);

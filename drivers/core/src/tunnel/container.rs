@@ -16,7 +16,7 @@ pub struct ContainerStatusData {
     pub key: ContainerKey,
     /// The name of the container.
     pub name: String,
-    /// The pod of the container; [`PodKey::All`] if the machine does not know it.
+    /// The pod of the container; [`PodKey::All`] if the machine does not know the pod.
     pub pod_key: PodKey,
     /// The state that the machine reports.
     pub state: ContainerState,

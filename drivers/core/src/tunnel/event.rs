@@ -8,12 +8,12 @@ use super::node_status::NodeStatusData;
 /// A report or an answer of one machine.
 #[derive(Debug)]
 pub enum TunnelEvent {
-    /// The machine announced itself, or that it ends. A later description replaces this one.
+    /// The machine announced itself, or that it ends. A later description replaces this one while it is queued.
     NodeDiscovered(NodeDescription),
-    /// The health of the machine. A later report replaces this one.
+    /// The health of the machine. A later report replaces this one while it is queued.
     NodeStatus(NodeStatusData),
-    /// The status of all containers on the machine: a container that is missing does not exist there. A later
-    /// report replaces this one.
+    /// The status of all containers on the machine: a container that is missing does not exist there. A later report replaces this one
+    /// while it is queued.
     AllContainerStatuses(Vec<ContainerStatusData>),
     /// The answer to the request to start a container.
     StartContainerResponse(ContainerOperationResponseData),
@@ -24,7 +24,7 @@ pub enum TunnelEvent {
 }
 
 impl TunnelEvent {
-    /// Returns `true` if the event reports a state, so that a later report replaces it.
+    /// Returns `true` if the event reports a state of the machine, so that a later report of the same kind replaces it in the queue.
     pub fn is_state(&self) -> bool {
         matches!(self, Self::NodeDiscovered(_) | Self::NodeStatus(_) | Self::AllContainerStatuses(_))
     }

@@ -56,7 +56,7 @@ pub enum NodeActivation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkInfo {
-    /// The IP address of the machine: the address of type `InternalIP` of its Node.
+    /// The IP address of the machine: the address of type `InternalIP` of its Node; `None` if there is none.
     #[serde(rename = "nodeIP", default, skip_serializing_if = "Option::is_none")]
     pub node_ip: Option<IpAddr>,
     /// The host name of the machine: the address of type `Hostname` of its Node; empty if there is none.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The maximum length of an id, in bytes: it leaves room for a prefix in the name of the Node object (253 bytes).
+/// The maximum length of a node id, in bytes. It leaves room for a prefix in the name of the Node object (253 bytes).
 const MAX_LENGTH: usize = 128;
 
 /// The globally unique id of a node of a tunnel, chosen by its machine.

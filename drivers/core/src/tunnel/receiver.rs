@@ -35,7 +35,8 @@ pub(super) struct ChannelState {
     pub(super) receiver: bool,
 }
 
-/// Receives the reports and answers of machines. Dropping it closes the channel.
+/// Receives the reports and answers of machines. Dropping it discards the queued events; later sends fail with
+/// [`SendError::Closed`](super::SendError::Closed).
 #[derive(Debug)]
 pub struct TunnelReceiver(pub(super) Arc<Channel>);
 

@@ -22,7 +22,8 @@ pub fn channel(limits: TunnelLimits) -> (TunnelSender, TunnelReceiver) {
     (TunnelSender(Arc::new(SendingEnd(Arc::clone(&channel)))), TunnelReceiver(channel))
 }
 
-/// Passes the reports of machines to the receiver. Clones share the channel, which is closed when the last one is dropped.
+/// Passes the reports of machines to the receiver. Clones share one channel. After the last clone is dropped, the receiver gets the queued
+/// events, and then `None`.
 ///
 /// No call blocks. A state ([`TunnelEvent::is_state`]) replaces a queued earlier one of the same node. Each node has a bounded
 /// queue of answers and queries, and the receiver serves the nodes round-robin.
@@ -92,7 +93,7 @@ impl TunnelSender {
         }
     }
 
-    /// Queues an event of `node`, and wakes the receiver.
+    /// Queues an event of `node`, and wakes the receiver. Fails if the receiver was dropped or a limit is reached.
     fn send(&self, node: &NodeId, event: TunnelEvent) -> Result<(), SendError> {
         let channel = &self.0.0;
         let mut state = channel.state();
@@ -106,7 +107,8 @@ impl TunnelSender {
     }
 }
 
-/// The part that all clones of a [`TunnelSender`] share. When the last clone is dropped, this closes the channel.
+/// The part that all clones of a [`TunnelSender`] share. When the last clone is dropped, this tells the receiver that no more events
+/// follow.
 #[derive(Debug)]
 struct SendingEnd(Arc<Channel>);
 

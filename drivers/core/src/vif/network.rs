@@ -12,7 +12,7 @@ use crate::id::{NetworkId, SubnetId};
 pub struct Network {
     /// The id of the network in the cloud.
     pub id: NetworkId,
-    /// The name of the network, for people.
+    /// The name of the network, for people; `None` if it is not known.
     pub label: Option<String>,
     /// The name of the bridge on a node that connects to the network; `None` if there is none.
     pub bridge: Option<String>,
@@ -79,7 +79,7 @@ pub struct SubnetAddresses {
     pub dns: Vec<IpAddr>,
     /// The routes other than the default route.
     pub routes: Vec<Route>,
-    /// The addresses of the VIF.
+    /// The addresses that the VIF has in the subnet.
     pub ips: Vec<IpAddr>,
 }
 

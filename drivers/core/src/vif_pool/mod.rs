@@ -21,7 +21,7 @@ pub use self::nodes::NodeInfo;
 pub use self::noop::NoopVifPool;
 pub use self::warm::{IsLeader, VifPoolMetrics, VifPoolPolicy, WarmVifPool};
 
-/// A [`PodVifDriver`] in front of another one, which may create VIFs before they are requested.
+/// A [`PodVifDriver`] that calls another one, and may create VIFs before they are requested.
 ///
 /// The ownership mark of a pooled VIF names the cluster and no owner. [`NoopVifPool`] keeps no VIFs ready,
 /// [`WarmVifPool`] as many as its [`VifPoolPolicy`] requires. The default methods are
@@ -56,9 +56,9 @@ pub trait VifPoolDriver: PodVifDriver {
         None
     }
 
-    /// Notifies the pool that another component changes the security groups of a VIF: `None` before the change, after which the
-    /// groups are unknown, and the new groups after it succeeded. Without this call, the next pod could get a VIF with the groups
-    /// of the previous one.
+    /// Notifies the pool that another component changes the security groups of a VIF. It is called before the change with `None`, because
+    /// the groups are then unknown, and after a successful change with the new groups. Without this call, the next pod could get a VIF with
+    /// the groups of the previous one.
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         let _ = (vif, security_groups);
     }
@@ -113,7 +113,7 @@ pub trait VifPoolObserver: Send + Sync {
     /// oldest. [`claim`](VifPoolDriver::claim) is refused to the others.
     fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]);
 
-    /// Starts the pool, after all existing pods and nodes were recorded. Later calls do nothing.
+    /// Lets the pool hand out VIFs from now on. It is called after all existing pods and nodes were recorded. Later calls do nothing.
     fn start(&self);
 
     /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`. It runs within the

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 #[derive(Debug, Default)]
 pub(crate) struct NodeIndex(RwLock<HashMap<String, NodeInfo>>);
 
-/// The properties of a node that pools need.
+/// The properties of a node that VIF pools need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeInfo {
     /// The IP addresses of the node.
@@ -30,14 +30,15 @@ impl NodeIndex {
         };
     }
 
-    /// Returns the names and addresses of all nodes, addresses in canonical form; `None` if no node is known yet.
+    /// Returns the names and addresses of all nodes, addresses in canonical form; `None` if no node is recorded, as before the first event
+    /// of the watch.
     pub(crate) fn hosts(&self) -> Option<HashSet<String>> {
         let nodes = self.nodes();
         let hosts = nodes.iter().flat_map(|(name, facts)| facts.addresses.iter().chain([name]).cloned());
         (!nodes.is_empty()).then(|| hosts.collect())
     }
 
-    /// Returns `true` if a node has this name or IP address, or if no node is known yet.
+    /// Returns `true` if a recorded node has this name or IP address, or if no node is recorded at all.
     pub(crate) fn may_contain(&self, host: &str) -> bool {
         let (nodes, host) = (self.nodes(), &*canonical(host));
         nodes.is_empty()
@@ -45,7 +46,7 @@ impl NodeIndex {
             || nodes.values().any(|facts| facts.addresses.iter().any(|address| address == host))
     }
 
-    /// Returns the value of the node's label `pod_vif`; `None` if the node is not known or has no such label.
+    /// Returns the value of the node's label `pod_vif`; `None` if the node is not recorded or has no such label.
     pub(crate) fn pod_vif(&self, name: &str) -> Option<String> {
         self.nodes().get(name)?.pod_vif.clone()
     }

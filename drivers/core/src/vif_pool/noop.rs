@@ -10,8 +10,8 @@ use crate::pod::{Activation, PodVifDriver, VifRequest};
 use crate::vif::Vif;
 use crate::vif_pool::VifPoolDriver;
 
-/// The pool `noop`, named as in Kuryr, which passes all calls to the VIF driver. It does not change the VIFs that a previously
-/// configured pool created, and logs their number.
+/// The pool `noop`, named as in Kuryr, which passes all calls to the VIF driver. It does not change the VIFs that a previously configured
+/// pool created, and logs their number when VIFs are listed.
 pub struct NoopVifPool {
     vifs: Arc<dyn PodVifDriver>,
 }

@@ -34,7 +34,7 @@ struct CachedKeys {
 
 impl CredentialCache {
     /// Creates an empty cache. Roles are assumed at the STS endpoint of `region`, unless the source names
-    /// another one.
+    /// another one. `clients` are the HTTP clients for the Internet and for this host.
     pub(crate) fn new(
         source: CredentialSource,
         region: &str,

@@ -147,7 +147,7 @@ impl AssumedRole {
     }
 }
 
-/// Sends a request with the time limit `limit`, and returns the body of a successful response.
+/// Sends a request with the time limit `limit`, and returns the body of a successful response; any other HTTP status is an error.
 async fn text(request: RequestBuilder, limit: Duration) -> Result<String, DriverError> {
     let unavailable = |error: reqwest::Error| {
         // The URL of a request to STS or an agent contains no secret, but a proxy's may.
@@ -182,7 +182,7 @@ fn agent_keys(body: &str) -> Result<AccessKeys, DriverError> {
     temporary(serde_json::from_str(body).map_err(|_| malformed())?)
 }
 
-/// Returns the keys if they have a session token and an expiry, as all keys of roles and agents have.
+/// Returns the keys if they have a session token and an expiry, as all keys of roles and agents have; otherwise an error.
 fn temporary(keys: AccessKeys) -> Result<AccessKeys, DriverError> {
     if keys.token.is_some() && keys.expires.is_some() { Ok(keys) } else { Err(malformed()) }
 }

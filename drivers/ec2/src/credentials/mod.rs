@@ -50,11 +50,11 @@ pub enum CredentialError {
 pub(crate) enum CredentialSource {
     /// A profile in the files of the AWS configuration, which may assume roles.
     Profile(ProfileFiles),
-    /// A source that has access keys itself, without a profile.
+    /// A source that gives access keys itself, without a profile.
     Direct(DirectSource),
 }
 
-/// A source that has access keys itself, without assuming a role in between.
+/// A source from which access keys are obtained directly: no other access keys are needed first to assume a role.
 #[derive(Clone, Debug)]
 pub(crate) enum DirectSource {
     /// Keys that are written in the environment or in a profile.
@@ -83,7 +83,8 @@ const SESSION: &str = "staffetta";
 
 impl CredentialSource {
     /// Chooses the first source that is configured: the profile `profile`, access keys in the environment, the profile in `AWS_PROFILE`, a
-    /// web identity, the credentials agent of a container, the default profile, the metadata service of the instance.
+    /// web identity, the credentials agent of a container, the default profile, the metadata service of the instance. An incomplete or
+    /// invalid source is an error, but a profile that is named is not read yet.
     pub(crate) fn choose(
         profile: Option<&str>,
         environment: &AwsEnvironment,

@@ -19,7 +19,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The reason for refusing a field that cannot be set on the device.
 const NOT_SETTABLE: &str = "the field cannot be set on the device";
 
-/// Refuses a pod with a pod-level field that the device does not support. The refusal names the first such field.
+/// Refuses a pod without containers, or with a pod-level field that the device does not support. The refusal names the first such field.
 pub(super) fn check_pod(spec: &PodSpec) -> Result<(), DriverError> {
     if spec.containers.is_empty() {
         return Err(invalid("spec.containers", "at least one container is required"));
@@ -172,19 +172,19 @@ fn check_container(path: &str, container: &Container) -> Result<(), DriverError>
     )
 }
 
-/// Refuses the first of `fields` that is set. Each has its name below `path`, `true` if it is set, and the reason of
-/// the refusal.
+/// Refuses the first of `fields` whose `bool` is `true`, which means that the pod uses it in a way that the device does not support. The
+/// texts are the field's name below `path`, and the reason of the refusal.
 fn refuse_set(path: &str, fields: &[(&str, bool, &str)]) -> Result<(), DriverError> {
     let set = fields.iter().find(|(_, set, _)| *set);
     set.map_or(Ok(()), |(field, _, why)| Err(unsupported(format!("{path}.{field}"), *why)))
 }
 
-/// Returns `true` if the list is set and not empty.
+/// Returns `true` if the list is present and not empty.
 fn is_filled<T>(list: Option<&Vec<T>>) -> bool {
     list.is_some_and(|list| !list.is_empty())
 }
 
-/// Returns `true` if the seccomp profile is the one that the device always applies.
+/// Returns `true` if the seccomp profile is missing or `RuntimeDefault`, the one that the device always applies.
 fn is_default(profile: Option<&SeccompProfile>) -> bool {
     profile.is_none_or(|profile| profile.type_ == "RuntimeDefault")
 }

@@ -5,7 +5,7 @@ use super::digest::digest;
 /// The number of hexadecimal digits for the UID of the pod in the name of an application.
 const UID: usize = 32;
 
-/// The number of hexadecimal digits for the container in the name of an application, which so has the maximum of 40 characters.
+/// The number of hexadecimal digits for the container in the name of an application. With them, the name has the maximum of 40 characters.
 const CONTAINER: usize = 7;
 
 /// Returns the name of the application of a container: the pod's UID without hyphens, `_`, and a digest of the

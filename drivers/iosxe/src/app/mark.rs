@@ -31,8 +31,8 @@ const PACKAGE: &str = "staffetta.dev/package";
 /// The value of [`PACKAGE`] if the package is installed from a copy on the flash.
 const FLASH: &str = "flash";
 
-/// The maximum length of a label value that is not truncated, in characters: a bit less than what `--label ` and the longest key
-/// leave of a line.
+/// The maximum length of a label value that is not truncated, in characters. With it, `--label` and the longest key still fit into a line
+/// of 235.
 const MAX_COMPLETE: usize = 200;
 
 /// The number of characters that remain of a truncated value, before the digest.

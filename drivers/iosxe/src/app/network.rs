@@ -174,13 +174,13 @@ fn missing(section: &str) -> DriverError {
     invalid(format!("{INTERFACE}.{section}"), "the section of the interface's type is missing")
 }
 
-/// Refuses a number above `most`. `what` is the path of the field below the interface.
+/// Returns `number`, or a refusal if it is above `most`. `what` is the path of the field below the interface.
 fn up_to(number: u8, most: u8, what: &str) -> Result<u8, DriverError> {
     bounded(number, most, what, format!("{number} is not between 0 and {most}"))
 }
 
-/// Refuses a container interface number above `max`, the highest one for which the YANG module allows a gateway. Static
-/// addresses need a gateway.
+/// Returns the number `guest` of an interface in the container, or a refusal if it is above `max`, the highest one for which the YANG
+/// module allows a gateway. Static addresses need a gateway.
 fn with_gateway(guest: u8, max: u8, field: &str) -> Result<u8, DriverError> {
     let why = format!(
         "{guest} is not between 0 and {max}: without DHCP a gateway is needed, and only these interfaces support one"
@@ -205,8 +205,8 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, DriverErr
     Ok(NetworkAttachment::PortGroup { group, guest })
 }
 
-/// Returns the attachment that the section of an internal port of the switch describes, `true` if it uses DHCP, and
-/// the path of the option for DHCP.
+/// Returns the attachment that the section of an internal port of the switch (AppGigabitEthernet) describes, `true` if applications get
+/// addresses by DHCP, and the path of the option for DHCP. Refuses values that the YANG module does not allow.
 fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), DriverError> {
     let options = section.vlan_if.clone().unwrap_or_default();
     let (guest, place) = match options.guest_interface {

@@ -153,7 +153,7 @@ impl AppResourceLimits {
     }
 }
 
-/// Returns the amount of a resource in requests or limits, with the name under which it is given.
+/// Returns the amount of a resource in requests or limits, with the name under which it is given; `None` if it is not given.
 fn amount_of(amounts: &BTreeMap<String, Quantity>, measure: Measure) -> Option<(&'static str, &Quantity)> {
     measure.names.iter().find_map(|name| Some((*name, amounts.get(*name)?)))
 }

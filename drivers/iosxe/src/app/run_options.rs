@@ -14,14 +14,14 @@ pub(super) const LINE: usize = 235;
 pub(super) struct Options(Vec<String>);
 
 impl Options {
-    /// Adds an option and its value in a separate line. The error is the reason for refusing the value.
+    /// Adds an option and its value in a separate line. The error is the reason for refusing the value: a forbidden character, or no room.
     pub(super) fn line(&mut self, option: &str, value: &str) -> Result<(), String> {
         self.0.push(checked(option, value)?);
         self.bounded()
     }
 
-    /// Adds an option and its value to the last line if they fit there and the line contains no label, otherwise in a
-    /// new line.
+    /// Adds an option and its value to the last line if they fit there and the line contains no label, otherwise in a new line. The error
+    /// is the reason for refusing the value: a forbidden character, or no room.
     pub(super) fn packed(&mut self, option: &str, value: &str) -> Result<(), String> {
         let text = checked(option, value)?;
         match self.last_with_room(&text).filter(|last| !last.starts_with("--label ")) {
@@ -61,7 +61,8 @@ impl Options {
     }
 }
 
-/// Returns the option with its value, if the value has only characters that the device passes on unchanged.
+/// Returns the option with its value, or the reason for refusing it: the value has a character that the device does not pass on unchanged,
+/// or the text is longer than a line.
 fn checked(option: &str, value: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '$' | '`');
     if !value.chars().all(plain) {

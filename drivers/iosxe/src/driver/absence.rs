@@ -41,9 +41,9 @@ impl Absences {
         !self.vanished.is_empty()
     }
 
-    /// Returns the result `observed` of the read `number` together with the vanished applications. An application is
-    /// omitted if its disappearance `is_explained`, or if [`READS_TO_PROVE`] reads over `patience` have proven its
-    /// absence. After `patience`, its last known state is not reported any more.
+    /// Returns the result `observed` of the read `number` together with the vanished applications. An application is omitted if its
+    /// disappearance `is_explained`, or if [`READS_TO_PROVE`] reads, over at least the time `patience`, have proven its absence. After
+    /// `patience`, its last known state is not reported any more.
     pub(super) fn complete(
         &mut self,
         number: u64,
@@ -81,7 +81,8 @@ impl Absences {
 }
 
 impl Absence {
-    /// Records a read without the application; `served` is `true` if the device served its list of applications.
+    /// Returns the progress of the proof after a further read without the application. If `served` is `false`, the device did not serve its
+    /// list of applications, and the proof starts anew.
     fn read(self, served: bool, now: Instant) -> Self {
         let (since, reads) = self.proof.unwrap_or((now, 0));
         Self { proof: served.then_some((since, reads + 1)), ..self }

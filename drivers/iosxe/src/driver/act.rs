@@ -65,8 +65,8 @@ struct NextStep {
 }
 
 impl IosXeDriver {
-    /// Takes at most one step towards the goal of the application. Returns an error if the device cannot be reached; a
-    /// refused step is recorded, and reported by a later call.
+    /// Takes at most one step towards the goal of the application. Returns an error if the device cannot be reached, or if the step cannot
+    /// be prepared, for example without a free IP address; a step that the device refuses is recorded, and reported by a later call.
     pub(super) async fn step(
         &self,
         observed: &Arc<Observed>,
@@ -108,8 +108,8 @@ impl IosXeDriver {
         Ok(PodProgress::Working { state: format!("{name}: {}", act.doing()), poll_after })
     }
 
-    /// Decides the next step of the application, and records it as an attempt. Begins the step itself if it is a copy to
-    /// the flash. Returns the progress as the error if no step is due.
+    /// Decides the next step of the application, and records it as an attempt. Begins the step itself if it is a copy to the flash. Returns
+    /// the progress as the error if no step is to be taken now.
     fn plan(&self, observed: &Observed, case: AppTask<'_>) -> Result<NextStep, PodProgress> {
         let AppTask { id, name, goal, wanted, configured } = case;
         let now = Instant::now();
@@ -223,8 +223,9 @@ impl IosXeDriver {
         }))
     }
 
-    /// Sends the request of a step. A refusal by the device is recorded, and affects the next decision. Returns `false`
-    /// if the device did not answer in time, and an error if it cannot be reached.
+    /// Sends the request of a step. Returns `true` if the device accepted or refused it, and `false` if it did not answer in time. A
+    /// refusal is recorded, and affects the next decision. Returns an error if the device cannot be reached, or if the request cannot be
+    /// built.
     async fn act(
         &self,
         observed: &Observed,

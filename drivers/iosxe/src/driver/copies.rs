@@ -14,7 +14,7 @@ use crate::restconf::{NetworkClient, RequestFailure};
 /// the copy.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// The name of the application whose package is being copied.
+    /// The name of the application whose package is being copied; `None` if there is no running copy.
     under_way: Option<String>,
     tasks: JoinSet<Result<(), RequestFailure>>,
 }

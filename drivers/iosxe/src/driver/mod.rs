@@ -59,7 +59,7 @@ pub(crate) struct IosXeDriver {
     changes: AtomicU64,
     state: Mutex<DriverState>,
     listing: tokio::sync::Mutex<PodListing>,
-    /// The device information and the time at which it was read.
+    /// The device information and the time at which it was read; `None` before the first read.
     info: Mutex<Option<(Instant, DeviceInfo)>>,
 }
 
@@ -82,7 +82,7 @@ impl IosXeDriver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the state of the device from a read that is at most `age` old, and updates the in-memory records.
+    /// Returns the state of the device from a read that is at most `age` old, and updates the in-memory records of its applications.
     async fn observe(&self, age: Duration) -> Result<Arc<Observed>, DriverError> {
         let full = self.state().records.values().any(AppRecord::awaits_report);
         let observed = self.read(age, full).await?;
@@ -117,7 +117,7 @@ impl IosXeDriver {
         }
     }
 
-    /// Returns the time over which the device must prove the absence of an application.
+    /// Returns the time over which the device must omit an application from its responses before the application counts as absent.
     fn absence_patience(&self) -> Duration {
         milliseconds(self.options.step_limit_ms) / 2
     }
@@ -183,8 +183,8 @@ impl IosXeDriver {
         failed.map_or(removed.map(|removed| whole.and(removed)), Err)
     }
 
-    /// Takes at most one step towards the removal of each of the applications `ids`. If the step for one of them fails, the steps for
-    /// the others are still taken, and then the error is returned.
+    /// Takes at most one step towards the removal of each of the applications `ids`. If the step for one of them fails, the steps for the
+    /// others are still taken, and then the last error is returned.
     async fn remove(
         &self,
         observed: &Arc<Observed>,

@@ -12,7 +12,7 @@ pub(crate) enum Package {
     OnDevice,
     /// A URL, from which the device downloads the package during the install.
     AtUrl,
-    /// A copy on the flash, which this controller has made from a URL. The configuration records this.
+    /// A copy on the flash, which the device has made from a URL for this controller. The configuration of the application records this.
     Copied,
 }
 
@@ -72,13 +72,14 @@ impl AppStep {
         self.words().1
     }
 
-    /// Returns `true` if the step is complete when the device responds. The other steps only begin then.
+    /// Returns `true` for a step that is complete when the device accepts its request, and `false` for one that may still be in progress
+    /// then, such as an install.
     pub(crate) fn is_done_when_accepted(self) -> bool {
         matches!(self, Self::Configure | Self::Divert | Self::Discard | Self::Remove)
     }
 
-    /// Returns `true` if an application in this state does not need the step any more: the step leads to this state, or
-    /// to an earlier one.
+    /// Returns `true` if an application in this state does not need the step any more: the step leads to this state, or to an earlier one.
+    /// Always `true` for a step that does not lead to a state, such as a change of the configuration.
     pub(crate) fn is_fulfilled_by(self, state: AppState) -> bool {
         use AppState::{Absent, Activated, Deployed, Installing, Running, Stopped};
         match self {
@@ -94,7 +95,8 @@ impl AppStep {
     }
 }
 
-/// The time limits of the steps of an application, after which they are retried.
+/// The time limits of the steps of an application. A step is retried if its effect is not visible in time; an install that takes long is
+/// first reported as slow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepLimits {
     /// The duration after which an install is reported as slow.
@@ -142,7 +144,7 @@ impl StepLimits {
         self.install.max(self.copy)
     }
 
-    /// Returns the delay after the `tries`th consecutive failure of a step.
+    /// Returns the delay before the next attempt after the `tries`th consecutive failure of a step.
     pub(crate) fn pause(tries: u32) -> Duration {
         FIRST_PAUSE.saturating_mul(1 << tries.saturating_sub(1).min(10)).min(LONGEST_PAUSE)
     }

@@ -28,7 +28,7 @@ pub(crate) struct AppView<'a> {
     pub(crate) configured: Configured,
     /// The state of the application on the device.
     pub(crate) state: AppState,
-    /// The state in the words of the device, for messages.
+    /// The state of the application in the words of the device, for messages.
     pub(crate) device_text: &'a str,
     /// The source of the application's package.
     pub(crate) package: Package,
@@ -53,11 +53,11 @@ pub(crate) struct Busy<'a> {
 /// The result of comparing the configuration of an application with the wanted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Configured {
-    /// There is no configuration.
+    /// The device has no configuration of the application.
     No,
-    /// The configuration is the wanted one.
+    /// The application's configuration on the device is the wanted one.
     Yes,
-    /// The configuration differs from the wanted one.
+    /// The application's configuration on the device differs from the wanted one.
     Outdated,
 }
 
@@ -78,13 +78,13 @@ pub(crate) enum Goal {
 /// The next action for an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// The goal is reached.
+    /// The application needs no step: its goal is reached, or it has exited or failed and is not to be restarted.
     Done,
     /// Take this step, then read the device again.
     Do(AppStep),
-    /// Read the device again later.
+    /// Read the device again after `poll_after`. `state` describes the wait, for messages.
     Wait { state: String, poll_after: Duration },
-    /// Report a failure, and read the device again later.
+    /// Report a failure with its `reason` and `message`, and read the device again after `poll_after`.
     Fail { reason: &'static str, message: String, poll_after: Duration },
 }
 
@@ -121,13 +121,13 @@ pub(crate) fn decide(
 
 /// The next step of an application, which may still be delayed because it was tried recently.
 enum Next {
-    /// The goal is reached, and no step is due.
+    /// The application needs no step: its goal is reached, or it has exited or failed and is not to be restarted.
     Done,
     /// Take this step.
     AppStep(AppStep),
     /// An operation runs on the device: wait for its end.
     Wait,
-    /// The application has exited or failed. The next attempt is made at this time.
+    /// The application has exited or failed. The next step to make it run again is taken at this time.
     Pause(Instant),
 }
 
@@ -208,7 +208,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns `true` if the current install has lasted for `limit` or longer.
+    /// Returns `true` if the application has been in its current state, without a new request to install it, for `limit` or longer.
     fn lasts(&self, limit: Duration) -> bool {
         self.now >= self.record.waiting_since(AppStep::Install) + limit
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::act::{AppStep, Package, StepLimits};
 use super::record::{AppRecord, RefusalKind};
 
-/// The number of attempts to delete a copy, after which it is left on the flash.
+/// The number of attempts to delete the copy of a package, after which the copy is left on the flash.
 const MAX_DISCARDS: u32 = 5;
 
 /// Returns the next step of an application that is configured and not installed: an install, a copy of its package to
@@ -27,8 +27,8 @@ pub(super) fn fetch(package: Package, record: &AppRecord) -> AppStep {
 }
 
 impl AppRecord {
-    /// Returns `true` if the device cannot install from the URL: it has refused permanently, or the install did not
-    /// complete.
+    /// Returns `true` if the device cannot install from the URL: it has refused permanently, or an install was cancelled because the
+    /// download did not end within its time limit.
     pub(super) fn url_failed(&self) -> bool {
         let refusal = self.attempt(AppStep::Install).and_then(|install| install.refusal.as_ref());
         self.fetch.download_timed_out || refusal.is_some_and(|refusal| refusal.kind == RefusalKind::Lasting)
@@ -42,12 +42,12 @@ impl AppRecord {
         self.fetch.copies > 0 && failed < 1_u32.checked_shl(self.fetch.copies).unwrap_or(u32::MAX)
     }
 
-    /// Returns `true` if a copy was requested and its result is not known yet.
+    /// Returns `true` if a copy of the package to the flash was requested and its result is not known yet.
     pub(super) fn is_copying(&self) -> bool {
         self.attempt(AppStep::Copy).is_some_and(|copy| copy.refusal.is_none())
     }
 
-    /// Returns `true` if a copy may be on the flash that this controller has not deleted.
+    /// Returns `true` if a copy of the package may be on the flash that this controller has not deleted.
     pub(crate) fn may_have_copy(&self) -> bool {
         !self.fetch.discarded && (self.fetch.copies > 0 || self.is_copying())
     }
@@ -62,7 +62,7 @@ impl AppRecord {
         (self.fetch.copies, self.fetch.discarded) = (self.fetch.copies + 1, false);
     }
 
-    /// Records that the response to a copy was lost, so that the device may still be copying.
+    /// Records that the response to the request of a copy was lost, so that the device may still be copying.
     pub(crate) fn lost_copy(&mut self) {
         self.fetch.untracked_copy = true;
     }
@@ -73,12 +73,12 @@ impl AppRecord {
         self.fetch.untracked_copy && now < self.waiting_since(AppStep::Copy) + limits.copy
     }
 
-    /// Records that no copy is on the flash any more.
+    /// Records that no copy of the package is on the flash any more.
     pub(crate) fn discarded(&mut self) {
         self.fetch.discarded = true;
     }
 
-    /// Returns `true` if the last attempt to delete the copy failed, so that it is left on the flash.
+    /// Returns `true` if all attempts to delete the copy of the package have failed, so that it is left on the flash.
     pub(crate) fn leaves_copy(&self, limits: StepLimits) -> bool {
         !self.fetch.discarded && self.is_discarded(limits)
     }

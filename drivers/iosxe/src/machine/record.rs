@@ -23,7 +23,7 @@ pub(crate) struct AppRecord {
     /// The last observed state, and the time since which it is unchanged.
     state: AppState,
     pub(super) since: Instant,
-    /// The steps that were tried and have not led to their target state yet.
+    /// The last attempt of each step that was tried and has not led to its target state yet.
     attempts: HashMap<AppStep, Attempt>,
     /// The number of failures that the device reported since the application last ran for [`STABLE`].
     pub(super) failures: u32,
@@ -46,9 +46,9 @@ pub(crate) struct AppRecord {
 pub(super) struct Fetch {
     /// `true` if the device's download of the package was stopped because it did not complete within the time limit.
     pub(super) download_timed_out: bool,
-    /// The number of complete copies that were made.
+    /// The number of times that the device has copied the whole package to its flash.
     pub(super) copies: u32,
-    /// `true` if the last copy was deleted.
+    /// `true` if the last copy of the package on the flash was deleted.
     pub(super) discarded: bool,
     /// `true` if the device may be making a copy whose response this process does not await: another process requested
     /// it, or the connection was lost.
@@ -60,7 +60,7 @@ pub(super) struct Fetch {
 pub(crate) struct Attempt {
     /// The time at which the request of the step was sent.
     pub(super) at: Instant,
-    /// The time at which the effect of the step must be visible.
+    /// The time by which the effect of the step must be visible.
     pub(super) until: Instant,
     /// The number of consecutive attempts without a change of the state.
     pub(super) tries: u32,
@@ -153,7 +153,8 @@ impl AppRecord {
         by_itself
     }
 
-    /// Returns `true` if no step of this process leads from the last observed state to `state`.
+    /// Returns `true` if the change from the last observed state to `state` is an activation or a start that this process has not
+    /// requested, or that the device has refused.
     fn is_spontaneous_change(&self, state: AppState) -> bool {
         let act = match (self.state, state) {
             (AppState::Deployed, AppState::Activated | AppState::Running) => AppStep::Activate,
@@ -290,7 +291,8 @@ impl AppRecord {
         self.attempts.remove(&act);
     }
 
-    /// Returns `true` if an install was accepted and the device does not report the application yet.
+    /// Returns `true` if an install was requested, its time limit has not passed, and the device has neither refused it nor reported the
+    /// application yet.
     pub(crate) fn installs(&self, now: Instant) -> bool {
         let install = self.attempts.get(&AppStep::Install).filter(|install| install.refusal.is_none());
         self.state == AppState::Absent && install.is_some_and(|install| now < install.until)
@@ -310,7 +312,7 @@ impl AppRecord {
         device_text.or(self.reason.as_deref())
     }
 
-    /// Returns the last attempt of a step; `None` if it was not tried, or has reached its target state.
+    /// Returns the last attempt of a step; `None` if there was none, or if the step has led to its target state.
     pub(crate) fn attempt(&self, act: AppStep) -> Option<&Attempt> {
         self.attempts.get(&act)
     }

@@ -16,14 +16,15 @@ pub(crate) enum AppState {
     Running,
     /// The container has stopped (`STOPPED`): it exited, or was stopped.
     Stopped,
-    /// The device has given up (`ERROR` or `FAILED`).
+    /// The device reports that the application has failed (`ERROR` or `FAILED`).
     Failed,
     /// A state that this driver does not know. The driver waits until it changes.
     Unknown,
 }
 
 impl AppState {
-    /// Decodes the leaf `details/state`, whose type is a string without defined values.
+    /// Decodes the leaf `details/state`, a string without defined values. A text that this driver does not know becomes
+    /// [`Unknown`](Self::Unknown).
     pub(crate) fn read(text: &str) -> Self {
         match text.trim().to_ascii_uppercase().as_str() {
             "INSTALLING" => Self::Installing,

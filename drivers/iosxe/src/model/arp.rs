@@ -36,13 +36,15 @@ pub(crate) struct ArpEntry {
 }
 
 impl ArpData {
-    /// Returns the IP address that the ARP table of any VRF has for a MAC address; `None` if there is no complete entry.
+    /// Returns the IP address that the ARP table of any VRF has for a MAC address; `None` if there is no entry, it is not resolved, or its
+    /// IP address is not valid.
     pub(crate) fn address(&self, wanted: MacAddress) -> Option<IpAddr> {
         let (_, address) = self.entries().find(|(mac, _)| *mac == Some(wanted))?;
         address.filter(|address| !address.is_unspecified())
     }
 
-    /// Returns the MAC address and the IP address of each complete entry; each of the two is `None` if it is malformed.
+    /// Returns the MAC address and the IP address of each entry whose MAC address is resolved; each of the two is `None` if it is
+    /// malformed.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Option<MacAddress>, Option<IpAddr>)> {
         let entries = self
             .arp_vrf

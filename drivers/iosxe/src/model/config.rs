@@ -53,7 +53,7 @@ impl From<Value> for ConfiguredApp {
     }
 }
 
-/// Collects all IP addresses in a part of the configuration. The YANG module has about a dozen leaves for addresses.
+/// Appends all IP addresses in `value`, a part of a configuration, to `found`. The YANG module has about a dozen leaves for addresses.
 fn addresses_in(value: &Value, found: &mut Vec<IpAddr>) {
     match value {
         Value::String(text) => found.extend(parsed(text)),
@@ -63,7 +63,7 @@ fn addresses_in(value: &Value, found: &mut Vec<IpAddr>) {
     }
 }
 
-/// Parses an IP address. A zone (RFC 6991, `inet:ip-address`) is ignored.
+/// Parses an IP address, without its zone (RFC 6991, `inet:ip-address`); `None` if the text is not an IP address.
 fn parsed(text: &str) -> Option<IpAddr> {
     text.split('%').next()?.parse().ok()
 }
@@ -93,7 +93,7 @@ pub(crate) struct ResourceProfile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct RunOptions {
-    /// The lines of options.
+    /// The options for the container, in lines.
     pub(crate) run_opts: Vec<Line>,
 }
 

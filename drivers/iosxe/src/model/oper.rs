@@ -59,7 +59,7 @@ fn readable<'de, T: DeserializeOwned, D: Deserializer<'de>>(list: D) -> Result<V
     Ok(Vec::<Value>::deserialize(list)?.iter().filter_map(|entry| T::deserialize(entry).ok()).collect())
 }
 
-/// The operational data of an application.
+/// The operational data of an application. A number is `None` if the device does not report it.
 #[derive(Debug, Default)]
 pub(crate) struct App {
     /// The name of the application.
@@ -80,9 +80,9 @@ pub(crate) struct App {
     pub(crate) used_memory: Option<u64>,
     /// The used storage, in blocks of 1000 bytes.
     pub(crate) used_storage: Option<u64>,
-    /// The bytes that all its interfaces have received.
+    /// The bytes that all interfaces of the application have received.
     pub(crate) received_bytes: Option<u64>,
-    /// The bytes that all its interfaces have sent.
+    /// The bytes that all interfaces of the application have sent.
     pub(crate) sent_bytes: Option<u64>,
 }
 

@@ -33,9 +33,9 @@ pub(crate) struct Restconf {
     pub(super) max_answer: usize,
     /// The fence that stops requests when this process is no longer the leader.
     pub(super) fence: Fence,
-    /// The gate that delays requests after a failure.
+    /// The gate that makes requests fail at once for a time after a failure.
     pub(super) gate: Gate,
-    /// The path of the API root, once it was discovered.
+    /// The path of the API root; `None` until it is discovered.
     pub(super) root: Mutex<Option<String>>,
     /// The paths of the resources that the device has returned at least once. An empty 404 for one of them means that it is empty.
     pub(super) served: Mutex<HashSet<&'static str>>,

@@ -30,7 +30,8 @@ impl Restconf {
         }
     }
 
-    /// Returns the path of the API root that the host-meta document `document` links to. Fails as [`discover`](Self::discover) does.
+    /// Returns the path of the API root that the host-meta document `document` links to. Returns an error if there is no such link, or if
+    /// it has another scheme, host or port than the device.
     fn root_in(&self, document: &str) -> Result<String, DriverError> {
         let unknown = |detail: &str| DriverError::new(Reason::Unavailable, STEP).detail(detail);
         let link =
@@ -50,7 +51,8 @@ fn origin(url: &Url) -> (&str, Option<&str>, Option<u16>) {
     (url.scheme(), url.host_str(), url.port_or_known_default())
 }
 
-/// Returns the target of the link `restconf` in an XRD document (XML), with any order and quotes of its attributes.
+/// Returns the target of the link `restconf` in an XRD document (XML), with any order and quotes of its attributes; `None` if there is
+/// none.
 fn link(document: &str) -> Option<String> {
     let elements = document.split('<').filter_map(|element| {
         let element = element.split('>').next()?.trim_end_matches('/');
@@ -62,7 +64,7 @@ fn link(document: &str) -> Option<String> {
     links.find_map(|attributes| attribute(attributes, "href")).map(str::to_owned)
 }
 
-/// Returns the value of an attribute in the attributes of an XML element.
+/// Returns the value of an attribute in the attributes of an XML element; `None` if there is none.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = attributes;
     loop {

@@ -29,8 +29,8 @@ pub(super) struct Call<'a> {
 }
 
 impl Restconf {
-    /// Sends a request, and returns the status and the body of the response, even if the status is an error. Returns an
-    /// error if the device does not respond, or refuses the log-in.
+    /// Sends a request, and returns the status and the body of the response, even if the status is an error. Returns an error if the device
+    /// does not respond or refuses the log-in, or if an earlier failure still makes all requests fail.
     pub(super) async fn exchange(
         &self,
         url: Url,
@@ -55,10 +55,10 @@ impl Restconf {
         Ok(answer)
     }
 
-    /// Sends a request with the usual time limit. If the device cannot be reached, closes the gate, so that waiting
-    /// requests fail at once. A request that `changes` the device and is not answered within the time limit does not
-    /// close the gate, because the request itself may hang. With `changes`, the error says that the request may have
-    /// taken effect.
+    /// Sends a request with the usual time limit. If the device cannot be reached, closes the gate, so that waiting requests fail at once.
+    /// A request that `changes` the device and is not answered within the time limit does not close the gate, because the request itself
+    /// may hang. With `changes`, the error says that the request may have taken effect, unless the gate was closed or there was no
+    /// connection.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,
@@ -76,7 +76,8 @@ impl Restconf {
         })
     }
 
-    /// Sends a request if this process is the leader, and stops it when it no longer is.
+    /// Sends a request if this process is the leader, and stops it when it no longer is. Returns an error if it is not the leader, or no
+    /// longer.
     async fn attempt(
         &self,
         request: RequestBuilder,

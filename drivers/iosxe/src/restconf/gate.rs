@@ -1,4 +1,4 @@
-//! Delays requests after a failure that the next request would repeat.
+//! Makes requests fail at once for a time after a failure that the next request would repeat.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,12 +6,11 @@ use std::time::Duration;
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
-/// The time for which the gate is closed after the device refused the log-in. Devices lock an account after a
-/// few attempts.
+/// The time for which requests fail at once after the device refused the log-in. Devices lock an account after a few attempts.
 const REFUSAL: Duration = Duration::from_secs(30);
 
-/// The time for which the gate is closed after the device could not be reached. Requests that waited for the
-/// failed one fail at once.
+/// The time for which requests fail at once after the device could not be reached. Requests that waited for the failed one fail at once,
+/// too.
 const OUTAGE: Duration = Duration::from_secs(1);
 
 /// A gate that all requests to a device pass. After a refused log-in, or if the device cannot be reached, it is shut for a time: requests
@@ -22,16 +21,16 @@ pub(super) struct Gate(Mutex<GateState>);
 /// The state of a [`Gate`].
 #[derive(Debug, Default)]
 struct GateState {
-    /// The end of the current delay, and the error that requests get until then; `None` if the gate is open.
+    /// The time until which requests fail, and the error that they get; `None` if requests pass.
     closed: Option<(Instant, DriverError)>,
-    /// `true` if the API has completed a request with the current credentials.
+    /// `true` if the API has answered a request with a success status.
     succeeded: bool,
     /// The time of the last response of the device, other than a refused log-in; `None` before the first.
     answered: Option<Instant>,
 }
 
 impl Gate {
-    /// Returns the error that closed the gate, with the remaining delay, if the gate is closed.
+    /// Returns an error while requests must not be sent: that of the failure that closed the gate, with the remaining time as the delay.
     pub(super) fn check(&self) -> Result<(), DriverError> {
         let state = self.state();
         match &state.closed {
@@ -42,19 +41,19 @@ impl Gate {
         }
     }
 
-    /// Opens the gate, and records the time, after a response other than a refused log-in.
+    /// Lets requests pass again, and records the time, after a response other than a refused log-in.
     pub(super) fn open(&self) {
         let mut state = self.state();
         *state =
             GateState { succeeded: state.succeeded, answered: Some(Instant::now()), ..GateState::default() };
     }
 
-    /// Records that the API has completed a request, which proves that the credentials are valid.
+    /// Records that the API has answered a request with a success status, which proves that the credentials are valid.
     pub(super) fn record_success(&self) {
         self.state().succeeded = true;
     }
 
-    /// Returns `true` if the API has completed a request. The status 403 of a later response is then not caused by the
+    /// Returns `true` if the API has answered a request with a success status. The status 403 of a later response is then not caused by the
     /// credentials.
     pub(super) fn has_succeeded(&self) -> bool {
         self.state().succeeded
@@ -65,14 +64,14 @@ impl Gate {
         self.state().answered
     }
 
-    /// Closes the gate after a refused log-in, and returns the error for the request.
+    /// Makes requests fail for [`REFUSAL`] after a refused log-in, and returns the error for the request that was refused.
     pub(super) fn close_after_refusal(&self, detail: String) -> DriverError {
         let error = DriverError::new(Reason::Refused, "log in to the device").detail(detail);
         self.state().closed = Some((Instant::now() + REFUSAL, error.clone()));
         error.after(REFUSAL)
     }
 
-    /// Closes the gate after `error`, the failure of a request to an unreachable device.
+    /// Makes requests fail for [`OUTAGE`] with `error`, the failure of a request to an unreachable device.
     pub(super) fn close_after_outage(&self, error: &DriverError) {
         self.state().closed = Some((Instant::now() + OUTAGE, error.clone()));
     }

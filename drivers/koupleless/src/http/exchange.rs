@@ -56,9 +56,9 @@ impl BaseClient {
         }
     }
 
-    /// Sends a command to the base at `address` and returns its response, even if its code is that of a failure. The error
-    /// of a change says that the change may have taken effect, unless it was not sent: there was no connection, or none before the boot
-    /// time `send_by`.
+    /// Sends a command to the base at `address` and returns its response, even if its code is that of a failure. The error of a change says
+    /// that the change may have taken effect, unless nothing was sent, because there was no connection or the boot time `send_by` had
+    /// passed.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         base: &NodeId,

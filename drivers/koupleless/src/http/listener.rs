@@ -107,7 +107,7 @@ async fn parse<T: DeserializeOwned>(body: Incoming) -> Result<T, ReportRejection
     serde_json::from_slice(&body.to_bytes()).map_err(|error| ReportRejection::invalid(error.to_string()))
 }
 
-/// Returns a response with a body of this type.
+/// Returns an HTTP response with this status, and a body of this content type.
 fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<String> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

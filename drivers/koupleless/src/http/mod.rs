@@ -54,7 +54,7 @@ struct TunnelState {
     rejected: AtomicU64,
 }
 
-/// The part of the state that exists while the tunnel runs.
+/// The part of the tunnel's state that exists only while the tunnel runs.
 #[derive(Debug)]
 struct Running {
     /// The address of the listener.

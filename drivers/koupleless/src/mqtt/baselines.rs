@@ -11,7 +11,7 @@ use super::link::{LinkClient, LinkError};
 use super::message::DropReason;
 use crate::module::Module;
 
-/// The maximum number of queries that wait at the same time.
+/// The maximum number of baseline queries that wait for their answer at the same time.
 const WAITING: usize = 10_000;
 
 /// The baseline queries that wait for their answer, at most one of each base. Dropping it cancels them.
@@ -47,7 +47,7 @@ impl BaselineQueries {
         Ok(())
     }
 
-    /// Waits until a query has ended. Never completes while no query waits.
+    /// Waits until the task of a baseline query has ended, with or without an answer. Never completes while no query waits.
     pub(super) async fn ended(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok(base)) => drop(self.bases.remove(&base)),
@@ -57,8 +57,8 @@ impl BaselineQueries {
     }
 }
 
-/// Queries the baseline of `base`, and publishes the response to `topic`. Over MQTT 5, the broker drops the message if the base has not
-/// received it within `expiry`.
+/// Asks the handler for the baseline of `base`, and queues the answer for publication to `topic`. Over MQTT 5, the broker drops the message
+/// if the base has not received it within `expiry`.
 async fn answer(
     client: &LinkClient,
     sender: &TunnelSender,

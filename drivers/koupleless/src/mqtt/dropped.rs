@@ -11,7 +11,7 @@ pub(super) struct DroppedReports {
     total: u64,
     /// The number of dropped reports that earlier log lines have counted.
     logged: u64,
-    /// The topic of the latest dropped report, and the reason.
+    /// The topic of the latest dropped report, and the reason; `None` if none was dropped since the last call of [`take`](Self::take).
     latest: Option<(String, String)>,
 }
 

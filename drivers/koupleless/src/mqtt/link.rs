@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::options::{MqttTunnelOptions, MqttVersion};
 
-/// The maximum number of requests that wait to be sent.
+/// The maximum number of requests that wait to be sent to the broker.
 const WAITING_REQUESTS: usize = 1024;
 
 /// The maximum size of a packet over MQTT 3.1.1, in bytes. A larger one ends the connection, so the limit is far above that of a
@@ -86,11 +86,11 @@ pub(super) enum LinkEvent {
     Connected,
     /// The broker answered a request to subscribe to topics, and refused this many of them.
     Subscribed { refused: usize },
-    /// A message arrived.
+    /// A message arrived. `retained` is `true` if the broker had stored it, so that it may be old.
     Message { topic: Vec<u8>, payload: Vec<u8>, retained: bool },
 }
 
-/// Prepares a connection, without connecting yet.
+/// Returns both ends of a new connection to the broker. Connects only when [`LinkEvents::next`] is called.
 pub(super) fn open(
     options: &MqttTunnelOptions,
     tls: Option<&Arc<ClientConfig>>,

@@ -38,10 +38,10 @@ use crate::wire::failed;
 /// The name of the tunnel, which is the value of a label of each of its nodes.
 const KEY: &str = "koupleless-mqtt";
 
-/// The delay after the first failed connection. It doubles with each further one.
+/// The delay after the first failed connection to the broker. It doubles with each further one.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// The maximum delay after a failed connection.
+/// The maximum delay after a failed connection to the broker.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The time between two log lines about dropped reports.
@@ -72,7 +72,7 @@ pub struct MqttTunnel {
 #[derive(Debug)]
 struct MqttState {
     options: MqttTunnelOptions,
-    /// The part of the state that exists while the tunnel runs.
+    /// The part of the state that exists only while the tunnel runs; `None` while it does not.
     running: Mutex<Option<RunningTunnel>>,
     /// The current connection; `None` while there is none.
     link: Mutex<Option<LinkClient>>,
@@ -85,12 +85,13 @@ struct MqttState {
     dropped: Mutex<DroppedReports>,
 }
 
-/// The part of the state that exists while the tunnel runs.
+/// The part of the tunnel's state that exists only while the tunnel runs.
 #[derive(Debug)]
 struct RunningTunnel {
     topics: Topics,
     sender: TunnelSender,
-    /// The tasks that wait for the ends of commands, which end with the tunnel. [`Operations`] limits their number.
+    /// The tasks that wait for the answers to commands that load or unload modules. They end with the tunnel. [`Operations`] limits their
+    /// number.
     changes: JoinSet<()>,
 }
 
@@ -294,7 +295,8 @@ fn not_running(base: &NodeId, command: ArkletCommand) -> DriverError {
     unavailable(base, command, "the tunnel does not run")
 }
 
-/// Waits until a command counts as not answered, and returns the error: the broker has not confirmed it, or `limit` is over.
+/// Waits until a command counts as not answered, and returns the error: the broker refused the message, the connection ended before the
+/// broker confirmed it, or `limit` has passed.
 async fn unanswered(
     sent: SentCommand,
     limit: Duration,

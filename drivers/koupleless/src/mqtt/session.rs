@@ -59,7 +59,8 @@ pub(super) async fn run(
     (ended, true)
 }
 
-/// Receives and processes reports until the connection ends. Wakes up five times per [`send_limit`](super::MqttTunnelOptions::send_limit).
+/// Receives and processes reports until the connection ends, and returns its error. Wakes up five times per
+/// [`send_limit`](super::MqttTunnelOptions::send_limit), so that a suspension of the process is noticed.
 async fn receive(
     state: &Arc<MqttState>,
     topics: &Topics,
@@ -130,7 +131,8 @@ fn read(
     Ok((base, message, sent))
 }
 
-/// Passes a report on to the virtual-node handler. Fails, and drops the report, if it answers a command that is not in progress.
+/// Passes a report on to the virtual-node handler. Fails, and drops the report, if it answers a command that is not in progress, or if the
+/// handler does not accept it.
 fn pass_on(
     state: &MqttState,
     sender: &TunnelSender,

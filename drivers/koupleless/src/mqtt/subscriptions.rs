@@ -29,10 +29,10 @@ pub(super) struct Subscriptions {
     queries: VecDeque<NodeId>,
 }
 
-/// A base with a node.
+/// A base with a node in Kubernetes.
 #[derive(Debug, Default)]
 struct SubscribedBase {
-    /// `true` if its topics are subscribed on this connection, or are about to be.
+    /// `true` if the topics of the base are subscribed on the current connection to the broker, or are about to be.
     subscribed: bool,
     query: ModulesQuery,
     /// The time of the newest report of each kind (introduction, health, modules), by the clock of the base.
@@ -70,14 +70,14 @@ impl Subscriptions {
         self.queries = self.bases.keys().cloned().collect();
     }
 
-    /// Records that a base has reported its modules.
+    /// Records that a base has reported its modules on the current connection.
     pub(super) fn reported(&mut self, base: &NodeId) {
         if let Some(base) = self.bases.get_mut(base) {
             base.query = ModulesQuery::Answered;
         }
     }
 
-    /// Returns `true` if the base has reported its modules on this connection.
+    /// Returns `true` if the base has reported its modules on the current connection to the broker.
     pub(super) fn has_reported(&self, base: &NodeId) -> bool {
         self.bases.get(base).is_some_and(|base| base.query == ModulesQuery::Answered)
     }
@@ -137,7 +137,7 @@ impl Subscriptions {
         }
     }
 
-    /// Returns the next bases to subscribe or unsubscribe, and marks that as done; `None` if the subscriptions need no change.
+    /// Returns the next bases to subscribe or unsubscribe, and records that as requested; `None` if the subscriptions need no change.
     pub(super) fn next_change(&mut self) -> Option<SubscriptionChange> {
         let new = self.bases.iter_mut().filter(|(_, base)| !base.subscribed).take(BASES_PER_REQUEST);
         let subscribe = |(id, base): (&NodeId, &mut SubscribedBase)| {
@@ -163,7 +163,7 @@ impl Subscriptions {
         self.bases.len()
     }
 
-    /// Removes and returns the next base that is to be asked for its modules.
+    /// Removes and returns the next base that is to be asked for its modules; `None` if there is none.
     pub(super) fn next_query(&mut self, now: Instant) -> Option<NodeId> {
         let base = self.queries.pop_front()?;
         if let Some(state) = self.bases.get_mut(&base)

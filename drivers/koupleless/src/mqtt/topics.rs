@@ -50,7 +50,8 @@ impl ReportKind {
 }
 
 impl Topics {
-    /// Returns the topics of an environment, which is used in lower case, as Arklet does.
+    /// Returns the topics of an environment, which is used in lower case, as Arklet does. Fails unless the environment consists of 1 to 64
+    /// letters, digits, hyphens, underscores and dots.
     pub(super) fn new(environment: &str) -> Result<Self, DriverError> {
         let environment = environment.to_ascii_lowercase();
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

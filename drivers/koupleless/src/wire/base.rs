@@ -27,7 +27,7 @@ pub(crate) struct BaseMetadata {
 }
 
 impl BaseMetadata {
-    /// Returns the id of the base.
+    /// Returns the id of the base, or an error if the id in the report is not valid.
     pub(crate) fn id(&self) -> Result<NodeId, InvalidNodeId> {
         self.identity.parse()
     }
@@ -130,7 +130,7 @@ impl BaseReport {
     }
 }
 
-/// Parses the IP address in a report; `None` if the text is empty or [`UNKNOWN_ADDRESS`].
+/// Parses the IP address in a report; `None` if the text is empty or [`UNKNOWN_ADDRESS`]. The error is a message about a malformed text.
 fn address(text: &str) -> Result<Option<IpAddr>, String> {
     if text.is_empty() || text == UNKNOWN_ADDRESS {
         return Ok(None);

@@ -225,7 +225,7 @@ fn to_json(data: &impl Serialize) -> Value {
     serde_json::to_value(data).expect("it is plain data")
 }
 
-/// Returns the result of a driver in memory, which is ready at once.
+/// Polls the call `answer` of a driver in memory once, and returns its result. Panics if the call waits, which these calls never do.
 fn now<T>(answer: impl Future<Output = T>) -> T {
     answer.now_or_never().expect("the drivers in memory wait for nothing but faults, which these do not have")
 }

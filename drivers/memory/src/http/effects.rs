@@ -90,7 +90,8 @@ impl EffectLog {
         existing
     }
 
-    /// Counts the resources of this kind, by the UID of their owners.
+    /// Counts the resources of this kind that were created and released, by the UID of their owners. Those without an owner are not
+    /// counted.
     pub fn owners(&self, kind: ResourceKind) -> BTreeMap<&Uid, OwnerCounts> {
         let mut owners: BTreeMap<&Uid, OwnerCounts> = BTreeMap::new();
         for entry in self.of(kind) {

@@ -43,7 +43,7 @@ impl Client {
         answer.instrument(span).await.map_err(|error| error.request_id(request_id))
     }
 
-    /// Reads a response body, up to the maximum size of a response.
+    /// Reads a response body. A body above the maximum size of a response is an error.
     async fn body(&self, mut response: Response, step: CallStep) -> Result<Vec<u8>, DriverError> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.unanswered(step, error))? {

@@ -71,7 +71,7 @@ struct CallBody<A> {
     arguments: A,
 }
 
-/// A fault that is planned for the next calls of a method.
+/// The JSON body of `POST /faults`, which plans `fault` for the next `times` calls of the method `call`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlannedFault {

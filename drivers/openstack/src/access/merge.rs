@@ -8,19 +8,19 @@ use super::{AccessError, AccessProblem, Auth, DomainResource, IdOrName, NeutronO
 
 /// The options that identify the user: id, name, and the id and the name of the domain.
 const USER: [&str; 4] = ["user_id", "username", "user_domain_id", "user_domain_name"];
-/// The options that identify the project, in the same order as those in [`USER`].
+/// The options that identify the project: id, name, and the id and the name of the domain.
 const PROJECT: [&str; 4] = ["project_id", "project_name", "project_domain_id", "project_domain_name"];
 /// The options that identify an application credential: id and name.
 const CREDENTIAL: [&str; 2] = ["application_credential_id", "application_credential_name"];
 /// The options that contain a password: its text, and the file with the text.
 const PASSWORD: [&str; 2] = ["password", "password_file"];
-/// The options that contain the secret of an application credential, in the same order as those in [`PASSWORD`].
+/// The options that contain the secret of an application credential: its text, and the file with the text.
 const SECRET: [&str; 2] = ["application_credential_secret", "application_credential_secret_file"];
 
 impl NeutronOptions {
     /// Returns the options of `cloud`, which come from clouds.yaml, overridden by those of this section, and adds the locations of the
-    /// latter to `locations`. Of alternative options, such as `username` and `user_id`, one that this section contains overrides all
-    /// alternatives in `cloud`.
+    /// options that this section contains to `locations`. Of alternative options, such as `username` and `user_id`, one that this section
+    /// contains overrides all alternatives in `cloud`.
     pub(super) fn merged_over(&self, mut cloud: Self, locations: &mut Locations) -> Self {
         macro_rules! override_with {
             ($($($option:ident)|+,)+) => {$(
@@ -53,9 +53,9 @@ impl NeutronOptions {
         Self { cloud: self.cloud.clone(), max_concurrency: self.max_concurrency, ..cloud }
     }
 
-    /// Returns an error for each login option of this section that has no part in the login `auth`. Without a login, all are accepted.
-    /// `overrides` is `true` if the section overrides the options of a cloud: an option that has no effect because of an alternative, such
-    /// as a name beside an id, is then an error too.
+    /// Returns an error with one problem for each login option of this section that has no part in the login `auth`. Without a login, all
+    /// are accepted. `overrides` is `true` if the section overrides the options of a cloud: an option that has no effect because of an
+    /// alternative, such as a name beside an id, is then an error too.
     pub(super) fn reject_unused(&self, auth: &Auth, overrides: bool) -> Result<(), AccessError> {
         let of = |resource: &DomainResource, options: [&'static str; 4]| {
             if overrides { options_of(resource, options) } else { options.to_vec() }

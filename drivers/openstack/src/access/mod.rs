@@ -80,18 +80,18 @@ pub struct DomainResource {
     /// The id or the name of the user or project.
     #[serde(flatten)]
     pub key: IdOrName,
-    /// The domain that contains the name; `None` with an id.
+    /// The domain of a user or project that is given by its name; `None` if `key` is an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<IdOrName>,
 }
 
-/// An application credential.
+/// An application credential of Keystone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Credential {
     /// The id or the name of the application credential.
     #[serde(flatten)]
     pub key: IdOrName,
-    /// The user who owns the named credential; `None` with an id.
+    /// The user who owns an application credential that is given by its name; `None` if `key` is an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<DomainResource>,
 }
@@ -135,10 +135,10 @@ pub struct EndpointOverrides {
     pub load_balancer: Option<Url>,
 }
 
-/// The certificates of TLS connections.
+/// The trusted CA certificates and the client certificate of TLS connections to the services.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Disables the verification of server certificates.
+    /// `true` if the certificates of servers are not verified.
     pub insecure: bool,
     /// A PEM file with the trusted CA certificates. `None`: the CA certificates of the system.
     pub ca_file: Option<PathBuf>,

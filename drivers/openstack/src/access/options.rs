@@ -118,7 +118,8 @@ impl Default for NeutronOptions {
 
 impl NeutronOptions {
     /// Converts these options to an [`Access`]. If they name a cloud, or else `$OS_CLOUD` does and neither `auth_url` nor
-    /// `endpoint_override` is set, they override the entry of that cloud in clouds.yaml.
+    /// `endpoint_override` is set, they override the entry of that cloud in clouds.yaml. Fails if options are missing, invalid or
+    /// contradictory.
     pub fn access(&self, environment: &Environment) -> Result<Access, AccessError> {
         let named = self.auth_url.is_some() || self.endpoint_override.is_some();
         let cloud = self.cloud.as_ref().or(environment.cloud.as_ref().filter(|_| !named));

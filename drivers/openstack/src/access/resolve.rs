@@ -65,7 +65,8 @@ impl Resolver<'_> {
         None
     }
 
-    /// Converts all options to an [`Access`], and collects the problems of all of them.
+    /// Converts all options to an [`Access`], and collects the problems of all of them. The result is valid only if there is no problem; it
+    /// is `None` if the login or the interface has one.
     fn access(&mut self) -> Option<Access> {
         let options = self.options;
         let network = self.url("endpoint_override", options.endpoint_override.as_ref());
@@ -105,8 +106,8 @@ impl Resolver<'_> {
         })
     }
 
-    /// Returns the login that `auth_type` selects. Without that option, an application credential is used if one
-    /// is named, and otherwise a password.
+    /// Returns the login that `auth_type` selects. Without that option, an application credential is used if one is named, and otherwise a
+    /// password. If the login is incomplete, adds the problems and returns `None`.
     fn auth(&mut self) -> Option<Auth> {
         let options = self.options;
         let has_credential =
@@ -126,7 +127,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the login by a password, which needs a user and a project.
+    /// Returns the login by a password, which needs a user and a project. Adds a problem for each missing part and returns `None`.
     fn password(&mut self) -> Option<Auth> {
         let options = self.options;
         let (scope, url, user) = (self.scope(), self.keystone(), self.user());
@@ -137,7 +138,8 @@ impl Resolver<'_> {
         Some(Auth::Password { url: url?, user: user?, password: password?, scope: scope? })
     }
 
-    /// Returns the login by an application credential. One that is given by its name needs its user too.
+    /// Returns the login by an application credential. One that is given by its name needs its user too. Adds a problem for each missing
+    /// part and returns `None`.
     fn credential(&mut self) -> Option<Auth> {
         let options = self.options;
         let id = options.application_credential_id.as_ref();
@@ -154,13 +156,13 @@ impl Resolver<'_> {
         Some(Auth::ApplicationCredential { url: url?, credential: credential?, secret: secret? })
     }
 
-    /// Returns the URL of Keystone from `auth_url`.
+    /// Returns the URL of Keystone from `auth_url`. A missing or invalid URL is a problem.
     fn keystone(&mut self) -> Option<Url> {
         let url = self.options.auth_url.as_ref();
         if url.is_none() { self.problem("auth_url", "is missing") } else { self.url("auth_url", url) }
     }
 
-    /// Returns the user who logs in, by id or by name and domain.
+    /// Returns the user who logs in, by id or by name and domain. A missing user is a problem.
     fn user(&mut self) -> Option<DomainResource> {
         let NeutronOptions { user_id, username, user_domain_id, user_domain_name, .. } = self.options;
         let domain = id_or_name(user_domain_id.as_ref(), user_domain_name.as_ref());
@@ -168,7 +170,7 @@ impl Resolver<'_> {
         user.or_else(|| self.problem("username", "is missing"))
     }
 
-    /// Returns the project for which the token is requested. Without a project, Keystone returns no service
+    /// Returns the project for which the token is requested. A missing project is a problem, because Keystone then returns no service
     /// catalogue.
     fn scope(&mut self) -> Option<DomainResource> {
         let NeutronOptions { project_id, project_name, project_domain_id, project_domain_name, .. } =
@@ -213,7 +215,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Returns the id if there is one, otherwise the name.
+/// Returns the id if there is one, otherwise the name; `None` without both.
 fn id_or_name(id: Option<&String>, name: Option<&String>) -> Option<IdOrName> {
     id.cloned().map(IdOrName::Id).or_else(|| name.cloned().map(IdOrName::Name))
 }

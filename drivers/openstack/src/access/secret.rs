@@ -21,7 +21,8 @@ pub enum Secret {
 }
 
 impl Secret {
-    /// Returns the text of the secret. Reading a file may block. The error is that of the file.
+    /// Returns the text of the secret: that of the options, or the first line of its file. Reading a file may block. Fails if the file
+    /// cannot be read or has more than 64 KiB.
     pub(crate) fn reveal(&self) -> io::Result<String> {
         match self {
             Self::Text(text) => Ok(text.expose_secret().to_owned()),

@@ -34,7 +34,7 @@ pub struct ApiCall<'s> {
     path: String,
     query: QueryParameters,
     body: Option<Vec<u8>>,
-    /// The revision number that the resource must have for the call to succeed.
+    /// The revision number that the resource must have for the call to succeed; `None` for any.
     revision: Option<u64>,
     /// The number of resources that the call creates. Each extends the timeout.
     items: u32,
@@ -108,7 +108,7 @@ impl<'s> ApiCall<'s> {
     /// Reads all pages of a list. `collection` is the member of the response that contains the items.
     ///
     /// A page begins after the last item of the previous page. If that item was deleted in the meantime, the list is read again from its
-    /// start. It is read four times at most.
+    /// start. It is read four times at most; then the call fails.
     pub async fn list<T: DeserializeOwned>(mut self, collection: &str) -> Result<Vec<T>> {
         if !self.query.iter().any(|(name, _)| name == "limit") {
             self = self.query("limit", PAGE_SIZE.to_string());
@@ -174,8 +174,9 @@ impl<'s> ApiCall<'s> {
         .await
     }
 
-    /// Sends the call to the URL that `url` derives from a token. If the service rejects the token, sends the call once more with a newer
-    /// one.
+    /// Sends the call to the URL that `url` derives from a token. If `url` fails because the catalogue of the token lacks the service,
+    /// tries a newer token. If the service rejects the token, sends the call once more with a newer one. A status other than 2xx is an
+    /// error.
     async fn send_to(&self, url: impl Fn(&Token) -> Result<Url>) -> Result<HttpResponse> {
         let (cloud, kind) = (&self.service.cloud, self.service.kind);
         let mut token = cloud.session.token().await?;

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// The time after a decrease during which no other decrease takes place, because the throttled responses belong to calls that were already
-/// in flight.
+/// The time after a decrease of the limit of calls in flight during which it does not decrease again, because the throttled responses
+/// belong to calls that were already in flight.
 const DECREASE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Limits the number of calls in flight to a window that changes by additive increase and multiplicative decrease, as in TCP (RFC 5681).
@@ -21,7 +21,7 @@ pub(super) struct Limiter {
     window: Mutex<ConcurrencyWindow>,
 }
 
-/// The number of calls that may be in flight at present.
+/// The present limit of calls in flight (`size`), and the state by which it adapts to responses.
 #[derive(Debug)]
 struct ConcurrencyWindow {
     size: usize,
@@ -41,7 +41,7 @@ pub(super) struct Permit<'a> {
 }
 
 impl Limiter {
-    /// Creates a limiter that admits `max` calls, at least one, until a response is throttled.
+    /// Creates a limiter that admits `max` simultaneous calls, at least one, until a response is throttled.
     pub(super) fn new(max: usize) -> Self {
         let max = max.max(1);
         let window = ConcurrencyWindow { size: max, permits: max, unthrottled_count: 0, next_decrease: None };

@@ -53,7 +53,7 @@ struct ServiceState {
 impl Cloud {
     /// Creates the client of a cloud. Resources in all projects of the cloud may belong to the Kubernetes cluster;
     /// [`in_projects`](Self::in_projects) restricts that. No request is sent before the first call. `observer` is called after each
-    /// request. The error is that of the TLS options.
+    /// request. Fails if the certificates of `access` cannot be read or are invalid.
     pub fn new(access: Access, observer: Arc<dyn RequestObserver>) -> Result<Self, CloudError> {
         Self::fenced(access, observer, Fence::default())
     }

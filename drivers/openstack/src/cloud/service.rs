@@ -88,13 +88,13 @@ impl Service {
         Ok(url_below(&base, version, &format!("{prefix}{path}")))
     }
 
-    /// Returns the URL of the list of API versions.
+    /// Returns the URL of the list of the API versions of the service.
     pub(super) fn root(&self, token: &Token, step: StepName) -> Result<Url> {
         Ok(service_root(&self.endpoint(token, step)?))
     }
 
-    /// Returns the endpoint of the service: the one in the options or, without it, the one in the catalogue
-    /// of `token`.
+    /// Returns the endpoint of the service: the one in the options or, without it, the one in the catalogue of `token`. Fails if both lack
+    /// it.
     fn endpoint(&self, token: &Token, step: StepName) -> Result<Url> {
         let access = &self.cloud.session.access;
         let given = match self.kind {

@@ -34,7 +34,7 @@ pub(crate) struct HttpClient {
 
 /// A request to a service.
 pub(crate) struct HttpRequest<'a> {
-    /// The service type, for logs and metrics.
+    /// The service type, such as `network`, for logs and metrics.
     pub(crate) service: &'static str,
     /// The operation that errors name, as an imperative such as `create a port`.
     pub(crate) step: StepName,
@@ -59,7 +59,7 @@ impl fmt::Debug for HttpClient {
 }
 
 impl HttpClient {
-    /// Creates the client with the certificates of `tls`. The error is that of the TLS options.
+    /// Creates the client with the certificates of `tls`. Fails if the certificate files cannot be read or are invalid.
     pub(crate) fn new(
         tls: &TlsOptions,
         observer: Arc<dyn RequestObserver>,
@@ -68,9 +68,10 @@ impl HttpClient {
         Ok(Self { client: tls::client(tls)?, observer, fence })
     }
 
-    /// Sends a request and reads the whole response, regardless of its status. If the connection is closed before the response begins,
-    /// an idempotent request is sent once more, because servers sometimes close an idle connection while it is being reused. Without a
-    /// complete response of at most 32 MiB, the error is `Unavailable`, and ambiguous if the request is not idempotent and was sent.
+    /// Sends a request and reads the whole response, regardless of its status. If the connection is closed before the response begins, an
+    /// idempotent request is sent once more, because servers sometimes close an idle connection while it is being reused. Without a
+    /// complete response of at most 32 MiB, or if this process is not the leader any more, the error is `Unavailable`; it is ambiguous if
+    /// the request is not idempotent and may have been sent.
     pub(crate) async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse> {
         let id = request_id();
         let attempt = || self.attempt(request, &id).instrument(span(request, &id));
@@ -143,7 +144,7 @@ fn span(request: &HttpRequest<'_>, id: &str) -> Span {
         request_id = field::Empty, http.response.status_code = field::Empty)
 }
 
-/// Reads a response body of at most [`MAX_BODY`] bytes.
+/// Reads a response body of at most [`MAX_BODY`] bytes. A longer body is an error.
 async fn read_body(mut response: Response) -> Result<Vec<u8>, (Loss, Option<reqwest::Error>)> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(lost(Loss::Truncated))? {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::error::{OpenStackError, Result};
 
-/// The delay after the first failure. It doubles with each further failure.
+/// The delay after the first failed login. It doubles with each further failed login.
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
 /// The longest delay after Keystone rejected a login.
 const MAX_DELAY_REJECTED: Duration = Duration::from_secs(60);
@@ -39,7 +39,8 @@ impl Default for LoginBackoff {
 }
 
 impl LoginBackoff {
-    /// Returns `Ok` if the next login is due. Until then, returns the error of the last login with the remaining delay.
+    /// Returns `Ok` if a login may be tried now. During the delay after a failed login, returns the error of that login with the remaining
+    /// delay.
     pub(super) fn check(&self, now: Instant) -> Result<()> {
         match &self.last {
             Some((error, until)) if now < *until => Err(error.clone().after(*until - now)),

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::access::Secret;
 
-/// The maximum time that a login waits for a file.
+/// The maximum time that a login waits for the file with its secret.
 const FILE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads secrets, with at most one file read in progress. If a read hangs, it occupies only one thread, however many logins time out.

@@ -47,8 +47,8 @@ impl KeystoneSession {
         Self { http, access, current: Mutex::default(), login: Arc::default() }
     }
 
-    /// Returns a token that has not expired. Logs in if there is none, and starts a renewal in the background if one is due. The error is
-    /// that of the login.
+    /// Returns a token that has not expired. Logs in if there is none, and starts a renewal in the background if the token expires soon.
+    /// Fails if the login fails.
     pub(crate) async fn token(self: &Arc<Self>) -> Result<Arc<Token>> {
         if let Some(token) = self.valid() {
             if token.is_due(Instant::now()) {
@@ -74,8 +74,8 @@ impl KeystoneSession {
         tokio::spawn(async move { drop(session.renew(&mut state).await) });
     }
 
-    /// Returns a newer token after `service` rejected `token`, or `None` if the service rejected a new token so recently that no login is
-    /// due.
+    /// Returns a newer token after `service` rejected `token`, or `None` if the service rejected a new token so recently that the back-off
+    /// allows no login yet.
     pub(crate) async fn renew_rejected(
         &self,
         token: &Arc<Token>,

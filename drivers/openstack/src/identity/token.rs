@@ -82,14 +82,15 @@ impl Token {
         self.accepted[service as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the token is to be renewed: half of its lifetime has passed, and less than 60 s remain.
+    /// Returns `true` if the token is to be renewed: half of its lifetime has passed, and at most 60 s of it remain. The empty token is
+    /// never renewed.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.lifetime.is_some_and(|TokenLifetime { start, length }| {
             now >= start + (length / 2).max(length.saturating_sub(RENEWAL_MARGIN))
         })
     }
 
-    /// Returns `true` if the lifetime of the token is over.
+    /// Returns `true` if the token has expired at the time `now`. The empty token never expires.
     pub(super) fn has_expired(&self, now: Instant) -> bool {
         self.lifetime.is_some_and(|lifetime| now >= lifetime.start + lifetime.length)
     }

@@ -37,11 +37,11 @@ pub(crate) struct Activations {
 /// The repair of a port that stays DOWN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// No repair is due.
+    /// No repair is to be made now.
     None,
-    /// Complete the attachment of the port, which may have been interrupted.
+    /// Complete the attachment of the port to its node, in case it was interrupted.
     Complete,
-    /// Detach the port and attach it again.
+    /// Detach the port from its node and attach it again.
     Redo,
 }
 
@@ -59,14 +59,15 @@ pub(crate) enum ActivationOutcome {
 /// The progress of the repairs of a port that stays DOWN.
 #[derive(Debug, Default)]
 pub(crate) struct RepairState {
-    /// The number of intervals of [`REDO_INTERVAL`] that had passed when the port was last attached again.
+    /// The number of intervals of [`REDO_INTERVAL`] that had passed since the start of the wait when the port was last attached again; 0
+    /// before that.
     redone: u32,
     /// `true` if this process attached the port completely and completed its last repair.
     complete: bool,
 }
 
 /// Pauses after each poll of several ports, so that polls do not delay the creation of ports. In spite of a pause, a port is polled as soon
-/// as a quarter of the time since the start of its activation has passed since its last poll.
+/// as a quarter of the time from the start of its activation to the start of the pause has passed since its last poll.
 #[derive(Debug, Default)]
 pub(crate) struct PortPacing {
     /// The start and the end of the last pause between polls; `None` before the first.
@@ -97,7 +98,7 @@ impl Activations {
         Self { neutron, fields, poller: Poller::default() }
     }
 
-    /// Starts the wait for the activation of a port that this process just attached.
+    /// Records that this process just attached a port to its node, and that callers wait for its activation from now on.
     pub(crate) fn start(&self, id: &VifId) {
         let context = RepairState { redone: 0, complete: true };
         self.poller.schedule().start(id, context, Instant::now());
@@ -108,14 +109,15 @@ impl Activations {
         self.poller.schedule().forget(id);
     }
 
-    /// Records that the last repair of a port is complete.
+    /// Records that the last repair of a port was completed. Does nothing if no caller waits for the activation of the port.
     pub(crate) fn set_repaired(&self, id: &VifId) {
         if let Some(state) = self.poller.schedule().context_mut(id) {
             state.complete = true;
         }
     }
 
-    /// Returns the state of the activation of a port, and polls its status if a poll is due.
+    /// Returns the state of the activation of a port: its final status, or the time until the next poll. If it is time for a poll, reads
+    /// the status from Neutron first.
     pub(crate) async fn state(&self, id: &VifId) -> DriverResult<PollState<ActivationOutcome>> {
         let fetch = |ids: Vec<VifId>| async move {
             let ports = self.neutron.ports_by_id(READ_STATUS, &ids, self.fields).await?;
@@ -124,7 +126,8 @@ impl Activations {
         self.poller.state(id, fetch).await
     }
 
-    /// Returns the repair that the caller should make now of a port that has been DOWN for `waited`.
+    /// Returns the repair that the caller should make now for a port that has been DOWN for `waited`, and records its start. Returns
+    /// [`Repair::None`] too if no caller waits for the activation of the port.
     pub(crate) fn next_repair(&self, id: &VifId, waited: Duration) -> Repair {
         self.poller.schedule().context_mut(id).map_or(Repair::None, |state| state.next(waited))
     }

@@ -104,7 +104,7 @@ impl AddressPairs {
 }
 
 /// Returns the error of a rejected update. If the maximum number of pairs (`max_allowed_address_pair`, by default 10) is exceeded, the
-/// error is transient, because removed pairs make room.
+/// error is [`Reason::Quota`], which is transient, because removed pairs make room.
 fn rejected(error: OpenStackError) -> DriverError {
     if error.is("AllowedAddressPairExhausted") {
         return DriverError::new(Reason::Quota, WRITE).detail(error.to_string());

@@ -30,7 +30,7 @@ impl MarkedPorts {
         Ok(in_projects.map(|port| existing(port, &nodes, &self.cluster)).collect())
     }
 
-    /// Lists the ports of nodes, and collects the subports of their trunks and their allowed address pairs.
+    /// Lists the ports of nodes in `subnets`, and collects the subports of their trunks and their allowed address pairs.
     async fn nodes(&self, subnets: &[SubnetId]) -> DriverResult<NodeAttachments> {
         let mut attachments = NodeAttachments::default();
         if subnets.is_empty() {
@@ -58,7 +58,8 @@ impl MarkedPorts {
     }
 
     /// Gives a port of Kuryr the ownership mark of `owner`: first in the description, then in the tags. `host` is the address of the node,
-    /// which a nested port needs.
+    /// which a nested port needs. Fails with [`Reason::NotFound`] if the port does not exist, and with [`Reason::Refused`] if it has
+    /// another mark, has changed since it was listed, or is attached to no node.
     pub(crate) async fn adopt(
         &self,
         listed: &ExistingPort,
@@ -96,7 +97,7 @@ impl MarkedPorts {
     }
 
     /// Deletes a port of Kuryr's VIF pools that no pod uses. The error is [`Reason::Refused`] if the port is neither one of Kuryr nor a
-    /// subport of any program, names a pod, has an ownership mark, or is ACTIVE and not a subport.
+    /// subport of any program, names a pod, has an ownership mark, or is ACTIVE and not a subport. A port that does not exist is no error.
     pub(crate) async fn delete_unused(&self, id: &VifId) -> DriverResult<()> {
         let Some(port) = self.read(DELETE, id).await? else { return Ok(()) };
         let is_kuryrs = match port.device_owner.as_str() {
@@ -136,7 +137,7 @@ fn existing(port: PortBody, nodes: &NodeAttachments, cluster: &ClusterId) -> Exi
     }
 }
 
-/// Returns the ownership mark in the description of a port.
+/// Classifies the ownership mark in the description of a port: of a pod in this cluster, another one, or none.
 fn mark_of(port: &PortBody, cluster: &ClusterId) -> ExistingMark {
     let owner = port.mark_of(cluster).and_then(|mark| mark.owner().cloned());
     mark::classify(owner, &port.description, &[])
@@ -174,7 +175,8 @@ impl NodeAttachments {
     }
 }
 
-/// Returns the node and the parent that the ownership mark of a nested port is to name, or `None` for a port that is bound on a node.
+/// Returns the node and the parent that the ownership mark of a nested port is to name, or `None` for a port that is bound on a node. Fails
+/// with [`Reason::Refused`] if the port is attached to no node, or if it is nested and `host` is missing.
 fn nesting(attachment: &ExistingAttachment, host: Option<IpAddr>) -> DriverResult<Option<Nesting>> {
     let parent = match attachment {
         ExistingAttachment::Host(_) => return Ok(None),

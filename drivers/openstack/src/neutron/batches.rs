@@ -42,7 +42,7 @@ impl BatchRegistry {
         Self { process, numbers: Mutex::default() }
     }
 
-    /// Starts a bulk request with a new name.
+    /// Registers a bulk request, which the caller is about to send, as in flight, with a new name.
     pub(super) fn begin(&self) -> Batch<'_> {
         let mut numbers = lock(&self.numbers);
         numbers.last += 1;

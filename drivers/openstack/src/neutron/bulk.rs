@@ -44,12 +44,12 @@ pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
     created
 }
 
-/// Returns the result of a bulk request that created no VIF.
+/// Returns the result of a bulk request that created no VIF because of `error`.
 pub(super) fn failed(error: DriverError) -> BulkVifResult {
     BulkVifResult { vifs: Vec::new(), failure: Some(error) }
 }
 
-/// Returns the same error for each VIF.
+/// Returns the id of each VIF, with a copy of `error`.
 pub(super) fn all_failed(vifs: &[Vif], error: &DriverError) -> Vec<(VifId, DriverError)> {
     vifs.iter().map(|vif| (vif.id.clone(), error.clone())).collect()
 }

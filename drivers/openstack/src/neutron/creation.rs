@@ -13,14 +13,14 @@ use super::wire::{NewPort, PortBody};
 use crate::error::{OpenStackError, Result};
 use crate::lock::lock;
 
-/// The maximum number of ports in one call. Neutron needs a few seconds for a call of this size.
+/// The maximum number of ports that one call creates. Neutron needs a few seconds for a call of this size.
 const MAX_BATCH: usize = 50;
 /// Up to this number of waiting ports are requested by one call instead of several.
 const MIN_BATCH: usize = 8;
-/// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight, so that at most
-/// half of the calls are creations of ports.
+/// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight. A batch makes
+/// up to two calls at a time, so at most half of the calls are creations of ports.
 const CREATION_DIVISOR: usize = 4;
-/// The maximum number of single calls in flight after a rejected bulk call.
+/// The maximum number of calls in flight that create the ports of one batch singly, after the bulk call of the batch was rejected.
 const MAX_SINGLE_CALLS: usize = 2;
 const STEP: &str = "create a port";
 
@@ -97,7 +97,8 @@ impl PortCreator {
         Some(queue.waiting.drain(..size).collect())
     }
 
-    /// Creates the ports by one call. If it is rejected, and the cause may be one of the ports, creates each port by a call of its own.
+    /// Creates the ports by one call, and sends each caller its result. If the call is rejected, and the cause may be one of the ports,
+    /// creates each port by a call of its own.
     async fn create_batch(&self, batch: Vec<PendingPort>) {
         if batch.len() == 1 {
             return self.create_each(batch).await;

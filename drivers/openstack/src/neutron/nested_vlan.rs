@@ -116,7 +116,8 @@ impl NestedVlanDriver {
         }
     }
 
-    /// Adds a port to its trunk if it is not a subport of it. With `redo`, a port that is a subport is removed and added again.
+    /// Adds a port to its trunk if it is not a subport of it. With `redo`, a port that is a subport is removed and added again. Does
+    /// nothing if the trunk or the VLAN id of the port is not cached. The error is [`Reason::NotFound`] if another subport has the VLAN id.
     async fn repair(&self, vif: &Vif, redo: bool) -> DriverResult<()> {
         let Some(vlan) = vlan_of(vif) else { return Ok(()) };
         let nesting = self.ports.recorded(&vif.id).and_then(|mark| mark.nesting);
@@ -265,7 +266,7 @@ impl BulkVifDriver for NestedVlanDriver {
 }
 
 /// Returns the attachment of a port. `vlans` are the VLAN ids of the ports that are on their trunks. Any other port is to be added with the
-/// VLAN id in its mark.
+/// VLAN id in its mark, or gets 0 if the mark names none.
 fn attachment((mark, port): &MarkedPort, vlans: &HashMap<VifId, u16>) -> PortAttachment<'static> {
     let reserved = mark.trunk().and_then(|(_, vlan)| vlan);
     PortAttachment::Vlan(vlans.get(&port.id).copied().or(reserved).unwrap_or_default())

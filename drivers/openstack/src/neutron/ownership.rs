@@ -83,7 +83,8 @@ impl MarkedPorts {
         Ok(ports.into_iter().filter_map(of_pod).collect())
     }
 
-    /// Lists the ports with one of these `device_owner`s that do not have the tag of this cluster.
+    /// Lists the ports with one of these `device_owner`s that do not have the tag of this cluster. If Neutron does not accept tags for new
+    /// ports, lists those with the tag too.
     async fn untagged(&self, device_owners: &[&str]) -> DriverResult<Vec<PortBody>> {
         let owners: BTreeSet<_> = device_owners.iter().copied().collect();
         let mut filter: Vec<_> = owners.into_iter().map(|owner| ("device_owner", owner.to_owned())).collect();

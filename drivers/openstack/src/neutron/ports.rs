@@ -213,9 +213,9 @@ impl MarkedPorts {
         created
     }
 
-    /// Adds tags to the ports with an ownership mark but without tags, so that lists by tag find them. The filter selects only ports
-    /// without tags: in Neutron's response to a user who may see the ports of other projects, a list that begins with such a port shows no
-    /// tags of any port.
+    /// Adds tags to the ports with an ownership mark of this cluster but without its tag `cluster`, so that lists by tag find them. The
+    /// filter selects only ports without tags: in Neutron's response to a user who may see the ports of other projects, a list that begins
+    /// with such a port shows no tags of any port.
     async fn tag_untagged(&self, cluster: &str) -> DriverResult<()> {
         let filter = [device_owner_filter(), vec![("not-tags", cluster.to_owned())]].concat();
         let step = "list the ports without a tag";
@@ -326,7 +326,8 @@ impl MarkedPorts {
     }
 }
 
-/// Adds the project to the error about a missing security group, because Neutron reports groups of other projects as missing.
+/// Adds the project to the error about a missing security group, because Neutron reports groups of other projects as missing. Other errors
+/// stay as they are.
 pub(super) fn name_project(error: OpenStackError, project: &ProjectId) -> OpenStackError {
     if error.is("SecurityGroupNotFound") {
         error.hint(&format!("the port is to be in the project {project}"))

@@ -70,7 +70,8 @@ fn vif(port: &PortBody, subnets: &SubnetMap, kind: PortAttachment<'_>) -> Driver
     Ok(vif)
 }
 
-/// Converts a port whose addresses are in these subnets to a VIF.
+/// Converts a port whose addresses are in these subnets to a VIF. Fails if the MAC address is invalid, or if the port's binding is not
+/// visible or not supported.
 pub(crate) fn vif_in(port: &PortBody, subnets: &[Subnet], kind: PortAttachment<'_>) -> DriverResult<Vif> {
     let subnets = subnets.iter().map(|subnet| (subnet.id.clone(), subnet.clone())).collect();
     vif(port, &subnets, kind)
@@ -102,7 +103,8 @@ fn unclassified_vif(port: &PortBody, subnets: &SubnetMap, address: MacAddress) -
     }
 }
 
-/// Sets the class and the plugin of the VIF according to the port's binding. Kuryr uses the same classes.
+/// Sets the class and the plugin of the VIF according to the port's binding. Kuryr uses the same classes. Fails if Neutron does not show
+/// the binding, or if its type is not supported.
 fn bind(vif: &mut Vif, port: &PortBody, ovs_bridge: &str) -> DriverResult<()> {
     let details = &port.vif_details;
     vif.has_traffic_filtering = details.port_filter;
@@ -158,7 +160,7 @@ fn open_vswitch(port: &PortBody, details: &VifDetails, bridge: &str) -> VifClass
     }
 }
 
-/// Returns the network of the port, and its addresses by subnet.
+/// Returns the network of the port, and its addresses by subnet. Addresses in other subnets than `subnets` are omitted.
 fn addresses(port: &PortBody, subnets: &SubnetMap) -> (Network, Vec<SubnetAddresses>) {
     let mut network = Network::new(port.network_id.clone());
     let mut addresses: Vec<(&SubnetId, SubnetAddresses)> = Vec::new();

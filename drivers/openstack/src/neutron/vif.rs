@@ -44,7 +44,8 @@ impl NeutronVifDriver {
         PortAttachment::Bound { ovs_bridge: &self.ports.options.ovs_bridge }
     }
 
-    /// Returns the VIF of a new port. If no node can bind the port, deletes it and returns an error.
+    /// Returns the VIF of a new port. If Neutron did not bind the port, or its binding is not visible or not supported, deletes it and
+    /// returns an error.
     async fn bound_vif(&self, port: PortBody, subnets: &[Subnet]) -> DriverResult<Vif> {
         let id = port.id.clone();
         let bound = self.bound(port).await;
@@ -99,7 +100,7 @@ impl NeutronVifDriver {
     }
 
     /// Makes Neutron repeat the failed binding of a port, by setting the host of the port again. If the binding fails again, returns an
-    /// error.
+    /// error. A port that does not exist is no error.
     async fn bind_again(&self, id: &VifId) -> DriverResult<()> {
         let neutron = &self.ports.neutron;
         let Some(port) = neutron.port("read the host of a port", id).await? else { return Ok(()) };

@@ -47,7 +47,7 @@ impl VlanPool {
         self.pending.remove(&vlan);
     }
 
-    /// Replaces the ids of existing subports. Reservations stay.
+    /// Replaces the set of ids that subports have by `used`. Reservations stay.
     pub(crate) fn set_used(&mut self, used: impl IntoIterator<Item = u16>) {
         self.used = used.into_iter().collect();
     }

@@ -83,7 +83,7 @@ impl PortBody {
         self.ips().into_iter().map(pair).collect()
     }
 
-    /// Returns the ownership mark in the description of the port, of any cluster.
+    /// Returns the ownership mark in the description of the port, of any cluster, or `None` if it is no mark.
     pub(crate) fn mark(&self) -> Option<PortMark> {
         PortMark::parse(&self.description)
     }
@@ -187,7 +187,7 @@ pub(crate) struct NewPort {
 
 impl NewPort {
     /// Returns the request for a port with this ownership mark and an address in each of the subnets. Neutron binds the port on `host` if
-    /// one is given.
+    /// one is given. The caller sets the project.
     pub(crate) fn marked(mark: &PortMark, subnets: &[Subnet], host: Option<&str>) -> Self {
         let fixed_ip = |subnet: &Subnet| FixedIpBody { subnet_id: subnet.id.clone(), ip_address: None };
         Self {

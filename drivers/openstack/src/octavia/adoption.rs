@@ -49,7 +49,8 @@ impl LoadBalancerAdoption {
             .collect())
     }
 
-    /// Gives a load balancer the ownership mark of `owner`. Fails if it has the mark of another owner.
+    /// Gives a load balancer the ownership mark of `owner`. Fails with [`Reason::NotFound`] if it does not exist in the projects of the
+    /// configuration, and with [`Reason::Refused`] if it has another mark.
     pub(crate) async fn adopt(&self, id: &LoadBalancerId, owner: &Owner) -> DriverResult<()> {
         let failed = |reason, why: &str| {
             DriverError::new(reason, ADOPT)
@@ -74,13 +75,14 @@ impl LoadBalancerAdoption {
         Ok(())
     }
 
-    /// Returns the ownership mark in the description or the tags of a load balancer.
+    /// Classifies the ownership mark in the description or the tags of a load balancer: of this cluster, another one, or none.
     fn mark_of(&self, body: &LoadBalancerBody) -> ExistingMark {
         mark::classify(marked_owner(body, &self.cluster), &body.description, &body.tags)
     }
 }
 
-/// Writes the ownership mark of `owner` into the description and tags of a load balancer. Its other tags stay.
+/// Writes the ownership mark of `owner` into the description and, if the release has tags, the tags of a load balancer, and returns the
+/// updated load balancer. Its other tags stay.
 pub(super) async fn write_mark(
     octavia: &OctaviaApi,
     provisioning: &ProvisioningPoller,

@@ -63,12 +63,13 @@ impl OctaviaApi {
         call.json(&json!({ T::KEY: body }))
     }
 
-    /// Deletes a resource: a pool with its members, a listener without its pool, or a health monitor.
+    /// Deletes a resource: a pool with its members, a listener without its pool, or a health monitor. If it does not exist, that is an
+    /// error.
     pub(super) async fn delete<T: OctaviaResource>(&self, id: &str) -> Result<()> {
         self.service.delete(T::DELETE, format!("{}/{id}", T::COLLECTION)).done().await
     }
 
-    /// Deletes a load balancer with its listeners and pools. Returns `false` if it does not exist.
+    /// Starts the deletion of a load balancer with its listeners and pools. Returns `false` if it does not exist.
     pub(super) async fn delete_load_balancer(&self, id: &LoadBalancerId) -> Result<bool> {
         let call = self.service.delete(LoadBalancerBody::DELETE, format!("loadbalancers/{id}"));
         existing(call.query("cascade", "true").done().await).map(|done| done.is_some())

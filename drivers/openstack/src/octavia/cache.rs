@@ -65,9 +65,9 @@ pub(super) struct ResourceIndex<K, V>(Mutex<ResourceIndexState<K, V>>);
 /// The entries of a [`ResourceIndex`], and the full lists that were started so far.
 #[derive(Debug)]
 struct ResourceIndexState<K, V> {
-    /// `true` after the first full list.
+    /// `true` if a list of all resources has been read, so that a resource without an entry does not exist.
     complete: bool,
-    /// The number of full lists that have been started.
+    /// The number of lists of all resources that have been started.
     lists: u64,
     /// The resources, each with the number of full lists that had been started when it was added.
     resources: HashMap<K, (V, u64)>,
@@ -112,7 +112,7 @@ impl<K: Eq + Hash, V: Clone + PartialEq> ResourceIndex<K, V> {
         lock(&self.0).resources.remove(key);
     }
 
-    /// Returns the value of a resource, or `None` if it is not known.
+    /// Returns the value of a resource, or `None` if it has no entry.
     pub(super) fn get(&self, key: &K) -> Option<V> {
         lock(&self.0).resources.get(key).map(|(value, _)| value.clone())
     }

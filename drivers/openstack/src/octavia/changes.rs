@@ -201,7 +201,8 @@ impl LbaasV2Driver {
         Ok(tree::pool(&body, None, Vec::new()))
     }
 
-    /// Returns a pool of this load balancer that has this name and the protocol of `at`, and belongs to no listener.
+    /// Returns a pool of this load balancer that has this name and the protocol of `at`, and belongs to no listener, or `None` if there is
+    /// none.
     async fn detached_pool(
         &self,
         balancer: &LoadBalancer,

@@ -61,7 +61,7 @@ impl LbaasV2Driver {
         self.tree(&body).await
     }
 
-    /// Writes the ownership mark of `owner` into the description and tags of a load balancer. Its other tags stay.
+    /// Writes the ownership mark of `owner` into the description and tags of a load balancer, and caches the owner. Other tags stay.
     async fn mark(
         &self,
         step: StepName,
@@ -97,7 +97,7 @@ impl LbaasV2Driver {
     }
 
     /// Creates a load balancer with its listeners by one call. If that call is rejected because of a listener or a quota, creates the load
-    /// balancer without listeners.
+    /// balancer without listeners. If too many creations are in flight in the project, the error is [`Reason::Queued`].
     pub(super) async fn create(&self, owner: &Owner, spec: &LoadBalancerSpec) -> DriverResult<LoadBalancer> {
         let tagged = self.octavia.features().await?.tags;
         let _permit = self.provisioning.admit(&owner.uid, &spec.project)?;

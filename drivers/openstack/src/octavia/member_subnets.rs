@@ -17,7 +17,7 @@ pub struct MemberSubnets {
     pub pods: Option<SubnetId>,
     /// Reads the subnets from Neutron.
     pub subnets: Arc<Subnets>,
-    /// The known namespaces, whose annotations contain the ids of their subnets.
+    /// The namespaces of the Kubernetes cluster, whose annotations contain the ids of their subnets.
     pub namespaces: Arc<Namespaces>,
 }
 

@@ -11,14 +11,15 @@ use crate::poll::{MAX_INTERVAL, Pacing, PollEntry};
 /// The maximum number of creation requests in flight in one project. Octavia locks the quota of the project during each request. Further
 /// requests would only wait for the lock, some of them longer than the timeout of a call.
 const MAX_CREATIONS: usize = 4;
-/// The retry delay of a queued creation is this time multiplied by the number of queued creations in all projects, within the limits of
-/// the intervals between polls. So up to 200 queued creations retry at most twenty times a second together.
+/// The retry delay of a queued creation is this time multiplied by the number of queued creations in all projects, from 200 ms to 10 s. So
+/// up to 200 queued creations retry at most twenty times a second together.
 const QUEUE_DELAY: Duration = Duration::from_millis(50);
-/// The number of creations in progress or queued with which a bulk creation begins. It ends when fewer than half of this number are left.
+/// A bulk creation begins when at least this number of load balancers are being created or queued for creation, and ends when fewer than
+/// half of this number are left.
 const BULK: usize = 8;
-/// The shortest interval between polls during bulk creation.
+/// The shortest interval between two polls of a load balancer during a bulk creation.
 const MIN_BULK_INTERVAL: Duration = Duration::from_secs(2);
-/// The longest interval between polls during bulk creation.
+/// The longest interval between two polls of a load balancer during a bulk creation.
 const MAX_BULK_INTERVAL: Duration = Duration::from_secs(30);
 /// A creation that takes longer than this does not count as part of a bulk creation any more.
 const MAX_BULK_CREATION_TIME: Duration = Duration::from_secs(10 * 60);
@@ -47,8 +48,8 @@ pub(super) enum ProvisioningOperation {
 }
 
 /// Limits the creation requests of each project, and polls less often during a bulk creation, when Octavia is busy. The load balancers of a
-/// bulk creation are polled together. The time between two of their polls is as long as the bulk creation had lasted at the first of them,
-/// from 2 s to 30 s. Updates and deletions are not delayed.
+/// bulk creation are polled together. The time between two of their polls is as long as the bulk creation had lasted at the first of the
+/// two, from 2 s to 30 s. Updates and deletions are not delayed.
 #[derive(Debug, Default)]
 pub(super) struct LoadBalancerPacing {
     /// The number of creation requests in flight for each project that has any.

@@ -45,12 +45,12 @@ impl ProvisioningPoller {
         })
     }
 
-    /// Starts the wait for the end of an operation that Octavia has accepted.
+    /// Records that Octavia has accepted an operation on a load balancer, whose end callers wait for from now on.
     pub(super) fn start(&self, id: &LoadBalancerId, operation: ProvisioningOperation) {
         self.poller.schedule().start(id, operation, Instant::now());
     }
 
-    /// Ends the wait for a load balancer.
+    /// Forgets the operation on a load balancer whose end callers wait for, if there is one.
     pub(super) fn forget(&self, id: &LoadBalancerId) {
         self.poller.schedule().forget(id);
     }
@@ -60,13 +60,14 @@ impl ProvisioningPoller {
         self.poller.schedule().get(id).is_some_and(|entry| entry.context == ProvisioningOperation::Delete)
     }
 
-    /// Returns the provisioning status of a load balancer, and polls it if a poll is due.
+    /// Returns the provisioning status of a load balancer, or the time until the next poll. If it is time for a poll, reads the status from
+    /// Octavia first.
     pub(super) async fn state(&self, id: &LoadBalancerId) -> DriverResult<PollState<ProvisioningOutcome>> {
         self.poller.state(id, |ids| self.fetch(ids)).await
     }
 
-    /// Makes a change of a load balancer by `call`, and starts the wait for its end. If the load balancer is known to be busy, returns an
-    /// error without the call.
+    /// Makes a change of a load balancer by `call`, and starts the wait for its end. If an earlier operation that this process waits for
+    /// has not ended or has failed, returns an error without the call.
     pub(super) async fn change<T>(
         &self,
         id: &LoadBalancerId,
@@ -83,7 +84,8 @@ impl ProvisioningPoller {
         }
     }
 
-    /// Deletes a part of a load balancer by `call`. Returns `false` if the part or its load balancer does not exist.
+    /// Deletes a part of a load balancer (a listener, a pool or a health monitor) by `call`. Returns `false` if the part or its load
+    /// balancer does not exist.
     pub(super) async fn delete_part(
         &self,
         id: &LoadBalancerId,
@@ -125,7 +127,8 @@ impl ProvisioningPoller {
     }
 
     /// Reads the status of load balancers. A single one is read by its id. Several are read by one list, and those that the list lacks by
-    /// their ids, because they may be deleted or not tagged.
+    /// their ids, because they may be deleted or not tagged. The map contains `None` for a pending load balancer, and lacks those that do
+    /// not exist.
     async fn fetch(
         &self,
         ids: Vec<LoadBalancerId>,

@@ -76,7 +76,7 @@ impl LbaasV2Driver {
         Ok(trees)
     }
 
-    /// Reads the listeners of one load balancer, and returns it with them, or `None` if it has no address.
+    /// Reads the listeners of one load balancer, and returns it with them, or `None` if it has no address or no subnet.
     pub(super) async fn tree(&self, body: &LoadBalancerBody) -> DriverResult<Option<LoadBalancer>> {
         let listeners = self.listeners(std::slice::from_ref(body)).await?.pop().unwrap_or_default();
         Ok(tree::load_balancer(body, security_groups(body), listeners))
@@ -115,8 +115,8 @@ impl LbaasV2Driver {
         try_join_all(read).await
     }
 
-    /// Reads the members of a load balancer's pools that are not cached. In the mode `L3`, one status tree contains the members of all
-    /// pools, without their subnets. In the mode `L2`, in which the subnets differ, the members of each pool are listed.
+    /// Reads the members of a load balancer's pools that are not cached, and caches them. In the mode `L3`, one status tree contains the
+    /// members of all pools, without their subnets. In the mode `L2`, in which the subnets differ, the members of each pool are listed.
     async fn read_members(
         &self,
         body: &LoadBalancerBody,

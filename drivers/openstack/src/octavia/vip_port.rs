@@ -33,7 +33,7 @@ impl VipPorts {
         Self { neutron: NeutronApi::new(cloud.network()), subnets, cluster, owners: ResourceIndex::default() }
     }
 
-    /// Returns `true` unless this process knows that no port exists for the owner.
+    /// Returns `true` unless this process knows that no port of a virtual address exists for the owner.
     pub(super) fn may_have(&self, owner: &Owner) -> bool {
         !self.owners.is_complete() || self.owners.get(&owner.uid).is_some()
     }

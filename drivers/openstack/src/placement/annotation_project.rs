@@ -30,7 +30,8 @@ impl AnnotationProject {
         Self { namespaces, default, projects }
     }
 
-    /// Returns the project that the namespace `name` names in its annotation, or the default project.
+    /// Returns the project that the namespace `name` names in its annotation, or the default project. Fails with [`Reason::Awaited`] until
+    /// the watch has reported the namespace.
     fn of_namespace(&self, name: Option<&str>) -> DriverResult<ProjectId> {
         let name = name.unwrap_or_default();
         self.or_default(self.namespaces.project(name)?, name)

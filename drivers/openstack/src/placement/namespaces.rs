@@ -23,7 +23,7 @@ const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration
 #[derive(Debug, Default)]
 pub struct Namespaces(Mutex<HashMap<String, NamespaceRecord>>);
 
-/// The fields of one namespace that drivers need, and the time at which it was first seen.
+/// The fields of one namespace that drivers need, and the time at which the watch first reported it.
 #[derive(Clone, Debug)]
 struct NamespaceRecord {
     uid: Uid,
@@ -34,16 +34,16 @@ struct NamespaceRecord {
 }
 
 impl Namespaces {
-    /// Returns the project that the annotation `openstack.org/kuryr-project` of the namespace `name` names, or `None` without it.
-    /// While the namespace is not known, the error is [`Reason::Awaited`].
+    /// Returns the project that the annotation `openstack.org/kuryr-project` of the namespace `name` names, or `None` without it. Until the
+    /// watch has reported the namespace, the error is [`Reason::Awaited`].
     pub fn project(&self, name: &str) -> DriverResult<Option<ProjectId>> {
         Ok(self.record("find the project of a namespace", name)?.project)
     }
 
-    /// Returns the subnet of the network of the namespace `name`, from the annotation [`NAMESPACE_NETWORK`] of the namespace. While the
-    /// namespace is not known or has no network, the error is [`Reason::Awaited`]; while it has no network, the retry delay is a quarter of
-    /// the time since the namespace was first seen, from 100 ms to 5 s. If the annotation cannot be parsed, the error is
-    /// [`Reason::Refused`].
+    /// Returns the subnet of the network of the namespace `name`, from the annotation [`NAMESPACE_NETWORK`] of the namespace. Until the
+    /// watch has reported the namespace with a network, the error is [`Reason::Awaited`]; if only the network is missing, the retry delay
+    /// is a quarter of the time since the watch first reported the namespace, from 100 ms to 5 s. If the annotation cannot be parsed, the
+    /// error is [`Reason::Refused`].
     pub fn subnet(&self, name: &str) -> DriverResult<SubnetId> {
         const STEP: &str = "find the subnet of a namespace";
         let record = self.record(STEP, name)?;
@@ -60,8 +60,8 @@ impl Namespaces {
         })
     }
 
-    /// Returns the record of the namespace `name`: its UID, project and network, and the time at which it was first seen. While the watch
-    /// has not reported the namespace yet, the error is [`Reason::Awaited`]; `step` is the operation that the error names.
+    /// Returns the record of the namespace `name`: its UID, project and network, and the time at which the watch first reported it. Until
+    /// then, the error is [`Reason::Awaited`]; `step` is the operation that the error names.
     fn record(&self, step: StepName, name: &str) -> DriverResult<NamespaceRecord> {
         lock(&self.0).get(name).cloned().ok_or_else(|| {
             let detail = format!("the namespace {name} is not known yet");

@@ -155,7 +155,7 @@ impl PodSubnetsDriver for DefaultPodSubnets {
 pub struct NamespacePodSubnets {
     /// Reads the subnets from Neutron.
     pub subnets: Arc<Subnets>,
-    /// The known namespaces, whose annotations contain the ids of their subnets.
+    /// The namespaces of the Kubernetes cluster, whose annotations contain the ids of their subnets.
     pub namespaces: Arc<Namespaces>,
 }
 

@@ -91,8 +91,8 @@ impl<K, P: Pacing> Default for PollSchedule<K, P> {
 }
 
 impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
-    /// Starts the wait for a resource that was just created or changed. An earlier entry of the resource is
-    /// replaced.
+    /// Adds an entry for a resource that was just created or changed, and for whose final status callers wait from now on. Replaces an
+    /// earlier entry of the resource.
     pub(crate) fn start(&mut self, key: &K, context: P::Context, now: Instant) {
         let entry = PollEntry { first_due: now + P::MIN_INTERVAL, context, ..PollEntry::new(now) };
         self.entries.insert(key.clone(), entry);
@@ -119,8 +119,8 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
         self.pacing.update(self.entries.values(), now);
     }
 
-    /// Records that a caller asks for a resource, and returns the state of the resource, or `None` if a poll is due. A final state ends the
-    /// wait.
+    /// Records that a caller asks for a resource, and returns the state of the resource, or `None` if the caller is to poll it now. A final
+    /// state is returned once, because it ends the wait and removes the entry.
     pub(crate) fn state(&mut self, key: &K, now: Instant) -> Option<PollState<P::Status>> {
         self.entries.entry(key.clone()).or_insert_with(|| PollEntry::new(now)).last_asked = now;
         self.update(now);
@@ -170,7 +170,8 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
         batch.into_iter().cloned().collect()
     }
 
-    /// Records the results of a poll, by resource: the final status, or `None` if the resource is pending.
+    /// Records the results of a poll, by resource: the final status, or `None` if the resource is pending. The result of a poll that began
+    /// before the wait for the resource is ignored.
     pub(crate) fn record(
         &mut self,
         results: impl IntoIterator<Item = (K, Option<P::Status>)>,

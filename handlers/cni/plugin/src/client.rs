@@ -16,7 +16,7 @@ pub(crate) struct DaemonAnswer {
 }
 
 /// Sends a request to the daemon at `address`: the path of a Unix socket, or the address and port of a TCP socket. `limit` is the time
-/// to wait for the answer.
+/// limit of each read and write.
 pub(crate) fn post(address: &str, path: &str, body: &[u8], limit: Duration) -> io::Result<DaemonAnswer> {
     if address.starts_with('/') {
         let stream = UnixStream::connect(address)?;

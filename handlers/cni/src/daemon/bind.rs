@@ -177,7 +177,7 @@ fn check_interfaces(attachments: &[VifAttachment]) -> Result<(), CniError> {
     Ok(())
 }
 
-/// Returns `true` if both lists contain the same VIFs, bound to the same interfaces.
+/// Returns `true` if both lists contain the same VIFs in the same order, bound to the same interfaces.
 fn same(one: &[VifAttachment], other: &[VifAttachment]) -> bool {
     let place = |attachment: &VifAttachment| (attachment.netns.clone(), attachment.interface.clone());
     one.len() == other.len()
@@ -212,7 +212,7 @@ fn unrecorded(error: &RecordError) -> CniError {
         .details(staffetta_handler::causes(error))
 }
 
-/// Returns the start of a text for an error message; a tenant may have written the text.
+/// Returns the first 64 characters of a text for an error message; a tenant may have written the text.
 fn shown(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -39,7 +39,7 @@ pub(super) struct Current {
     others_fail: bool,
 }
 
-/// The part of the state of a current message that changes.
+/// The part of the state of a message that changes while a handler processes the message.
 pub(super) struct Progress {
     /// The phase for status pages: running, or waiting for the next attempt.
     pub(super) phase: Phase,
@@ -65,7 +65,7 @@ pub(super) struct SharedQueueState {
     pub(super) metrics: Arc<dyn QueueMetrics>,
     /// The number of busy queues. A queue is not busy if all its messages failed and only wait for the time of their next attempt.
     pub(super) busy: AtomicUsize,
-    /// Notified when `busy` falls, for a drain that waits until the queues are idle.
+    /// Notified when `busy` decreases, for the callers that wait until fewer queues are busy or all are empty.
     pub(super) less_busy: Notify,
     /// Cancelled when the program stops or the term ends: ends the retries, and the delays of requeued messages.
     pub(super) shutdown: CancellationToken,
@@ -74,9 +74,9 @@ pub(super) struct SharedQueueState {
 }
 
 impl SharedQueueState {
-    /// Waits until `at`, the time of the next attempt. `outage` is set after a transient failure, to the delay that the error requested:
-    /// the wait may then end early, because the outage is over or is to be probed. Returns `false` if the queues shut down or `arrival` is
-    /// notified before. During the wait, the queue does not count as busy.
+    /// Waits until `at`, the time of the next attempt. `outage` is `Some` after a transient failure: the wait may then end early, because
+    /// the outage is over, or because it is probed after the delay in `outage`, which the error requested. Returns `false` if the queues
+    /// shut down or `arrival` is notified before. During the wait, the queue does not count as busy.
     pub(super) async fn wait_until(&self, at: Instant, outage: Option<Duration>, arrival: &Notify) -> bool {
         let due = async {
             match outage {
@@ -94,7 +94,7 @@ impl SharedQueueState {
         is_due
     }
 
-    /// Decrements the number of busy queues, and wakes a drain that waits for that. Returns `true` if the number is now zero.
+    /// Decrements the number of busy queues, and wakes the callers that wait for that. Returns `true` if the number is now zero.
     pub(super) fn remove_busy(&self) -> bool {
         let last = self.busy.fetch_sub(1, SeqCst) == 1;
         self.less_busy.notify_waiters();

@@ -37,7 +37,7 @@ impl Default for QueuePolicy {
 /// The messages of one ordering key, in all phases: the one being handled, those that wait, and those that
 /// failed.
 pub(super) struct KeyQueue<E> {
-    /// The message that is being handled.
+    /// The message that is being handled; `None` if there is none.
     current: Option<CurrentMessage<E>>,
     /// All other messages in order of arrival: those that were not handled yet, and those that failed and wait for their next attempt.
     waiting: VecDeque<QueueEntry<E>>,
@@ -62,7 +62,7 @@ impl<E: Message + Clone> QueueEntry<E> {
         self.retry.as_ref().filter(|_| self.failed())?.outage
     }
 
-    /// Takes over the failures and the waiting time of `older`, which this message replaces.
+    /// Takes over the failures and the waiting time of `older`, which this message replaces, or in whose place it is handled.
     fn absorb(&mut self, older: &mut Self) {
         self.inherit(older.retry.take());
         if !older.failed() {
@@ -73,8 +73,8 @@ impl<E: Message + Clone> QueueEntry<E> {
         }
     }
 
-    /// Takes over the failures of a message that this one replaces or supersedes. Where both messages have failures, those of the older
-    /// one are kept.
+    /// Takes over the failures of a message that this one replaces or supersedes. Where both messages have failures, those of the older one
+    /// are kept, with the higher of both numbers of requeues.
     fn inherit(&mut self, older: RetryMemory) {
         let Some(mut retry) = older else { return };
         if let Some(own) = self.retry.take() {
@@ -154,8 +154,8 @@ impl<E: Message + Clone> KeyQueue<E> {
         }
     }
 
-    /// Removes the next message from the waiting ones and makes it the current one. A failed message whose time has come goes first,
-    /// then the oldest message that was not handled yet.
+    /// Removes the next message from the waiting ones and makes it the current one. A failed message whose time has come goes first, then
+    /// the oldest message that was not handled yet. Returns `None` if there is neither.
     pub(super) fn pop(&mut self, policy: &QueuePolicy) -> Option<CurrentMessage<E>> {
         // Most queues are empty here.
         self.waiting.front()?;

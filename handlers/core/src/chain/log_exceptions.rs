@@ -32,8 +32,8 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
 
 /// A reporter of the failures of a handler, which also decides when an object that failed is handled again.
 pub trait Report<E: Message>: Send + Sync + 'static {
-    /// Reports that `event` failed with `error` and is not retried any more. Call [`Context::requeue_after`] to have the object handled
-    /// again later.
+    /// Reports that `event` failed with `error` and is not retried any more. The implementation may call [`Context::requeue_after`] to have
+    /// the object handled again later.
     fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>);
 
     /// Reports that `event` failed with the transient `error`, and is tried again after `wait`.

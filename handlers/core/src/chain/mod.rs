@@ -72,13 +72,13 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         context: &Context<'_>,
     ) -> impl Future<Output = Result<(), HandlerError>> + Send;
 
-    /// Interrupts an invocation that takes longer than `limit`, with the error [`TimedOut`](crate::TimedOut).
+    /// Adds a wrapper that interrupts an invocation which takes longer than `limit`, with the error [`TimedOut`](crate::TimedOut).
     fn timeout(self, limit: Duration) -> Timeout<Self> {
         Timeout { inner: self, limit }
     }
 
-    /// Runs at most `permits` invocations concurrently, and at most half as many for the objects of one namespace; 0 counts as 1. Each
-    /// `group` has as many permits as the messages without a group, for which it returns `None`, have together.
+    /// Adds a wrapper that runs at most `permits` invocations concurrently, and at most half as many for the objects of one namespace; 0
+    /// counts as 1. Each `group` has as many permits as the messages without a group, for which it returns `None`, have together.
     fn limit(
         self,
         permits: usize,
@@ -87,13 +87,13 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         Limit::new(self, permits, Box::new(group))
     }
 
-    /// Repeats an invocation that fails with a transient error, with the delays and the time limit of `policy`. Reports each failure that is
-    /// followed by another attempt to `report`, if any.
+    /// Adds a wrapper that repeats an invocation which fails with a transient error, with the delays and the time limit of `policy`. It
+    /// reports each failure that is followed by another attempt to `report`, if any.
     fn retry(self, policy: BackoffPolicy, report: Option<Arc<dyn Report<E>>>) -> Retry<Self, E> {
         Retry { inner: self, policy, report }
     }
 
-    /// Reports every failure, including panics, to `report`, and always returns `Ok`.
+    /// Adds a wrapper that reports every failure, including panics, to `report`, and always returns `Ok`.
     fn log_exceptions(self, report: Arc<dyn Report<E>>) -> LogExceptions<Self, E> {
         LogExceptions { inner: self, report }
     }

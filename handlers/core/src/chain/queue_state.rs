@@ -28,7 +28,7 @@ impl<E> QueueEntry<E> {
         self.retry.as_ref()?.most_recent()
     }
 
-    /// Returns the details that [`Context::attach`](crate::Context::attach) attached to the object.
+    /// Returns the details that [`Context::attach`](crate::Context::attach) attached to the object; `None` if there are none.
     pub fn attachment(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         self.retry.as_ref()?.attachment.as_ref()
     }
@@ -37,8 +37,8 @@ impl<E> QueueEntry<E> {
 /// The state of a message that was not handled successfully yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The queues of the handler are closed: an index is not complete, or the ownership marks (tags on external resources) were not
-    /// read yet.
+    /// The message is held back and does not reach the handler yet: an index of the handler is not complete, or the ownership marks (tags
+    /// on external resources) were not read yet.
     Held,
     /// The message waits for an earlier message of its ordering key, or for a permit of [`Limit`](crate::Limit).
     Queued,

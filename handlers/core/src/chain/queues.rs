@@ -40,11 +40,11 @@ struct Queues<E: Message, H> {
     key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
     policy: QueuePolicy,
     by_key: DashMap<OrderingKey, KeyQueue<E>, BuildHasherDefault<KeyHasher>>,
-    /// `false` while messages are held and not handled; see [`Async::closed`].
+    /// `false` while messages are held back and not handled (see [`Async::closed`]), and after the queues were stopped.
     open: AtomicBool,
     /// Cancelled to end everything except running invocations. Its child `shutdown` in `shared` ends only retries and delays.
     stop: CancellationToken,
-    /// The largest number of busy queues since the memory of the map was last released.
+    /// The largest number of busy queues since the map of the queues last released unused memory.
     peak: AtomicUsize,
     /// The number of messages that were replaced because their queue was full although coalescing is off.
     overflowed: AtomicU64,
@@ -53,14 +53,15 @@ struct Queues<E: Message, H> {
     shared: SharedQueueState,
 }
 
-/// The number of shards of the map, each with its own lock. It is small because the program has one worker thread by default.
+/// The number of shards of the map of the queues, each with its own lock. It is small because the program has one worker thread by default.
 const SHARDS: usize = 4;
 
-/// The number of busy queues up to which the map keeps its memory when it becomes idle.
+/// The number of busy queues up to which the map of the queues keeps its memory when none is busy any more.
 const KEPT_CAPACITY: usize = 256;
 
 impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
-    /// Creates open queues that report to `metrics`. `key` returns the ordering key of a message.
+    /// Creates queues in front of the handler `inner`, which handle messages from the start and report to `metrics`. `key` returns the
+    /// ordering key of a message.
     pub fn new(
         inner: H,
         policy: QueuePolicy,
@@ -84,14 +85,14 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         Self { queues: Arc::new(queues), stop: Arc::new(stop.drop_guard()) }
     }
 
-    /// Closes the queues: messages are held until [`open`](Self::open) is called.
+    /// Makes the queues hold all messages back, unhandled, until [`open`](Self::open) is called.
     #[must_use]
     pub fn closed(self) -> Self {
         self.queues.open.store(false, SeqCst);
         self
     }
 
-    /// Opens the queues, and starts to handle the held messages.
+    /// Lets the queues handle messages from now on, beginning with those that were held back since [`closed`](Self::closed).
     pub fn open(&self) {
         let queues = Arc::clone(&self.queues);
         queues.open.store(!queues.stop.is_cancelled(), SeqCst);
@@ -217,7 +218,7 @@ impl<E: Message, H> Clone for Async<E, H> {
 
 impl<E: Message + Clone, H: EventHandler<E>> Queues<E, H> {
     /// Adds a message. Returns the key if the caller has to start [`run`](Self::run) for it, with the message itself if `at_once` is
-    /// set. Otherwise the message is queued, and newer messages may replace it until the task starts.
+    /// `true`. Otherwise the message is queued, and newer messages may replace it until the task starts.
     fn add(&self, event: E, at_once: bool) -> Option<(OrderingKey, Option<CurrentMessage<E>>)> {
         self.shared.metrics.added();
         let (key, now) = ((self.key)(&event), Instant::now());

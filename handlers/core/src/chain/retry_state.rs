@@ -55,7 +55,7 @@ pub(super) struct RetryState {
     /// otherwise. An error that only reported [unfinished work](Failure::pending) does not count, because it may come from the handler
     /// itself, which has not called a driver.
     pub(super) outage: Option<Duration>,
-    /// The object on which the failure was reported as a Kubernetes Event.
+    /// The object on which the failure was reported as a Kubernetes Event; `None` if it was not reported.
     pub(super) reported_on: Option<Arc<Identity>>,
     /// Details of the last attempt, for status pages.
     pub(super) attachment: Option<Arc<dyn Any + Send + Sync>>,

@@ -119,8 +119,8 @@ pub fn truncated(mut text: String) -> String {
 /// The maximum length of untrusted text, in bytes. It bounds the memory for the errors of 100,000 failed objects to about 100 MB.
 const MAX_UNTRUSTED_TEXT: usize = 1024;
 
-/// Returns the byte range of the value of `metadata.managedFields` in the JSON text of an object. That range is replaced before
-/// decoding, because the field is a tree of many small maps and would cost as much as the rest of the object.
+/// Returns the byte range of the value of `metadata.managedFields` in the JSON text of an object; `None` if none is found. That range is
+/// replaced before decoding, because the field is a tree of many small maps and would cost as much as the rest of the object.
 fn managed_fields(text: &str) -> Option<Range<usize>> {
     let object: WithMetadata<ManagedFields<'_>> = serde_json::from_str(text).ok()?;
     let found = object.metadata.managed_fields?.get();

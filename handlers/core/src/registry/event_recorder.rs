@@ -22,7 +22,7 @@ pub struct EventNote {
     pub text: String,
 }
 
-/// The recorder of the Kubernetes Events of a handler. Clones share the same destination.
+/// The recorder of Kubernetes Events that handlers create on their own initiative. Clones share the same destination.
 #[derive(Clone)]
 pub struct Recorder(Arc<dyn Fn(EventNote) + Send + Sync>);
 

@@ -117,7 +117,8 @@ impl DriverTrait {
         self.recorder = Some(Box::new(|driver, _| driver));
     }
 
-    /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes.
+    /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes. Fails if there is no such driver,
+    /// if it cannot be built, or in a dry run that the trait does not support.
     fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
         let entry = self.drivers.get(name).ok_or_else(|| {
             let wanted = if self.has_option { self.option() } else { self.alias.clone() };

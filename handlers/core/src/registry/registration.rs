@@ -54,8 +54,8 @@ pub struct Registration<H = ()> {
 pub struct KindIndex {
     /// The kind of the objects in the index.
     pub kind: Kind,
-    /// Updates the index with an event. Events of other kinds are ignored. A panic of the index is logged and returned; it ends only
-    /// this update.
+    /// The function that updates the index with an event. It ignores events of other kinds. A panic of the index is logged and returned; it
+    /// ends only this update.
     pub apply: ApplyIndex,
 }
 
@@ -63,7 +63,7 @@ pub struct KindIndex {
 type ApplyIndex = Box<dyn Fn(&AnyEvent) -> Result<(), Panicked> + Send + Sync>;
 
 impl<H: Send + Sync + 'static> Registration<H> {
-    /// Registers a handler, at first without any kind or trigger.
+    /// Creates the registration of a handler, at first without any kind or trigger.
     pub fn new(handler: H) -> Self {
         Self {
             handler: Arc::new(handler),
@@ -76,7 +76,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         }
     }
 
-    /// Passes the events of kind `K` to the handler.
+    /// Registers the handler for the events of kind `K`, whose objects are then watched.
     #[must_use]
     pub fn on<K>(mut self) -> Self
     where
@@ -88,9 +88,9 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Watches only the objects of kind `K` that match the selectors which `set` sets in the [`Kind`]. If another handler uses this kind with
-    /// another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only earlier calls of
-    /// [`on`](Self::on) and [`index`](Self::index) are affected.
+    /// Limits the watch of kind `K` to the objects that match the selectors which `set` writes into the [`Kind`]. If another handler uses
+    /// this kind with another selector or none, all objects of the kind are watched, and this handler may get events of all of them. Only
+    /// earlier calls of [`on`](Self::on) and [`index`](Self::index) are affected.
     #[must_use]
     pub fn select<K: 'static>(mut self, set: impl Fn(&mut Kind)) -> Self {
         let routes = self.routes.iter_mut().filter_map(|route| route.kind.as_mut());
@@ -99,8 +99,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Passes the triggers of type `S` to the handler. They may come from the sources of any handler that runs in the same
-    /// replicas: in the leader only, or in every replica.
+    /// Registers the handler for the triggers of type `S`. They may come from the sources of any handler that runs in the same replicas: in
+    /// the leader only, or in every replica.
     #[must_use]
     pub fn on_trigger<S: Trigger>(mut self) -> Self
     where
@@ -118,7 +118,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         }
     }
 
-    /// Runs `source` while the handler runs. The triggers of the source go to all handlers that are registered for their type
+    /// Adds `source`, which runs while the handler runs. The triggers of the source go to all handlers that are registered for their type
     /// and run in the same replicas: in the leader only, or in every replica.
     #[must_use]
     pub fn source(mut self, source: impl Source) -> Self {
@@ -150,7 +150,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
-    /// Updates `index` with the events of kind `K`. The handler gets no event before the index is complete.
+    /// Adds `index`, which is updated with the events of kind `K`. The handler gets no event before the index is complete.
     #[must_use]
     pub fn index<K>(mut self, index: Arc<impl Index<K>>) -> Self
     where
@@ -207,8 +207,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
 }
 
 impl Registration {
-    /// Passes to the handler only the events that `filter` accepts. `filter` is called only for events that neither the handler nor
-    /// earlier filters decline. Indexes get all events.
+    /// Adds a filter: the handler gets only the events that `filter` accepts. `filter` is called only for events that neither the handler
+    /// nor earlier filters decline. Indexes get all events.
     #[must_use]
     pub fn filter(mut self, filter: impl Fn(&AnyEvent) -> Interest + Send + Sync + 'static) -> Self {
         let filter: EventFilter = Arc::new(filter);

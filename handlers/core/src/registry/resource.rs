@@ -39,9 +39,9 @@ pub trait ResourceEventHandler<K: Object>: Send + Sync + 'static {
     /// The error of all methods of the handler.
     type Error: Failure;
 
-    /// Returns whether the handler takes the event. The method is called before the event is queued. An event that is
-    /// [declined](Interest::Declined) removes the queued events of the object and ends its retries, unless the deletion of the object was
-    /// requested.
+    /// Returns [`Interest::Taken`] if the handler takes the event, otherwise the reason why it does not. The method is called before the
+    /// event is queued. An event that is [declined](Interest::Declined) removes the queued events of the object and ends its retries,
+    /// unless the deletion of the object was requested.
     fn wants(&self, event: &Event<K>) -> Interest {
         let _ = event;
         Interest::Taken

@@ -12,7 +12,7 @@ use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
 use crate::event::{AnyEvent, Kind, Object, OrderingKey, Trigger};
 use crate::failure::HandlerError;
 
-/// The type of a function that returns whether a handler may get an event, or the reason why not.
+/// The type of a function that returns [`Interest::Taken`] if a handler may get an event, otherwise the reason why not.
 pub(super) type EventFilter = Arc<dyn Fn(&AnyEvent) -> Interest + Send + Sync>;
 
 /// The handler of all messages with the same [route](crate::Message::route).
@@ -30,7 +30,7 @@ pub(super) struct HandlerRoute {
 /// A handler of the events of one kind, or of the triggers of one type, whose types are erased. Its methods panic for an event of another
 /// type.
 pub(super) trait RouteHandler: Send + Sync {
-    /// Returns whether the handler takes the event, or the reason why not.
+    /// Returns [`Interest::Taken`] if the handler takes the event, otherwise the reason why not.
     fn wants(&self, event: &AnyEvent) -> Interest;
     /// Returns the ordering key of the event: events with the same key are handled one after the other.
     fn key(&self, event: &AnyEvent) -> OrderingKey;

@@ -146,7 +146,7 @@ impl Setup {
         names.map(|name| Ok((name.clone(), self.driver_named(name)?))).collect()
     }
 
-    /// Returns the name of the configured driver of the trait `D`: the value of its option, or the default of the trait.
+    /// Returns the name of the configured driver of the trait `D`; without its option, the default. Fails if `D` is not registered.
     pub fn driver_name<D: ?Sized + 'static>(&self) -> Result<String, SetupError> {
         let driver_trait = self.driver_trait::<D>()?;
         Ok(self.kubernetes(&driver_trait.option()).unwrap_or(&driver_trait.default).to_owned())
@@ -210,7 +210,7 @@ impl Setup {
         cluster_id.ok_or_else(|| SetupError::Invalid("`kubernetes.cluster_id` is missing".into()))
     }
 
-    /// Returns `true` if the server offers the API version of `K`.
+    /// Returns `true` if the server offers the API version of `K`, or if there is no server.
     pub fn serves<K: Resource<DynamicType = ()>>(&self) -> bool {
         self.served.as_ref().is_none_or(|served| served.contains(&*K::api_version(&())))
     }

@@ -56,7 +56,7 @@ use crate::failure::HandlerError;
 /// ```
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// Sends triggers until the future is dropped.
+    /// Sends triggers until the future is dropped. If it returns, it is called again after a back-off delay.
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError>;
 
     /// Waits until the operations that were begun in the external system have ended, and begins no new ones. It is called when the process

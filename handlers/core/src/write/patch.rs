@@ -19,28 +19,28 @@ pub struct MetadataPatch {
 }
 
 impl MetadataPatch {
-    /// Sets an annotation.
+    /// Sets the annotation `key` to `value`.
     #[must_use]
     pub fn annotate(mut self, key: &str, value: impl Into<String>) -> Self {
         self.annotations.insert(key.to_owned(), Some(value.into()));
         self
     }
 
-    /// Removes an annotation.
+    /// Removes the annotation `key`.
     #[must_use]
     pub fn remove_annotation(mut self, key: &str) -> Self {
         self.annotations.insert(key.to_owned(), None);
         self
     }
 
-    /// Adds a finalizer.
+    /// Adds a finalizer to the object. A patch adds at most one: a further call replaces it.
     #[must_use]
     pub fn add_finalizer(mut self, finalizer: &str) -> Self {
         self.add_finalizer = Some(finalizer.to_owned());
         self
     }
 
-    /// Removes a finalizer.
+    /// Removes a finalizer from the object. A patch removes at most one: a further call replaces it.
     #[must_use]
     pub fn remove_finalizer(mut self, finalizer: &str) -> Self {
         self.remove_finalizer = Some(finalizer.to_owned());

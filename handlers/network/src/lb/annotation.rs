@@ -38,7 +38,7 @@ versioned_objects! { "kuryr_kubernetes":
     PublicIpForm, "LBaaSPubIp", "1.0";
 }
 
-/// Kuryr's class `LBaaSState`, version 1.0: all objects in flat lists.
+/// The JSON form of Kuryr's class `LBaaSState`, version 1.0: listeners, pools and members in flat lists.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StateForm {
@@ -189,7 +189,7 @@ pub(super) fn read(text: &str) -> Result<LbaasState, AnnotationError> {
 }
 
 /// Formats the value of the annotation [`STATE_ANNOTATION`], without members of pools if it would be
-/// longer than 192 KiB. The returned flag is `true` if the value is complete.
+/// longer than 192 KiB. The returned flag is `true` if no members were left out.
 pub(super) fn write_bounded(state: &LbaasState) -> (String, bool) {
     let text = write(state);
     if text.len() <= MAX_LENGTH {

@@ -231,8 +231,8 @@ impl Reconciliation<'_> {
         interrupted.or(refused).map_or(Ok(()), Err)
     }
 
-    /// Classifies the error of a failed step. A load balancer that is busy is pending and has not
-    /// failed.
+    /// Classifies the error of a failed step. If the driver refuses a change because the load
+    /// balancer is busy, the load balancer counts as pending; any other error is a failure.
     fn interrupted(&mut self, step: &LbStep, error: DriverError) -> Interruption {
         let of_load_balancer = step.changes_load_balancer();
         let busy = error.reason() == Reason::Conflict && !error.ambiguous() && of_load_balancer;
@@ -246,7 +246,7 @@ impl Reconciliation<'_> {
     }
 
     /// Asks the driver once if a pending load balancer is active now. Succeeds without a call if the load balancer is not pending or does
-    /// not exist.
+    /// not exist. Returns an error if it is still pending or in the state ERROR, or if the call fails.
     async fn check_active(&mut self) -> Result<(), Interruption> {
         let Some(load_balancer) = &self.state.load_balancer else { return Ok(()) };
         if load_balancer.status != ProvisioningStatus::Pending {

@@ -72,7 +72,7 @@ impl DriftDetector {
         Some((service, state))
     }
 
-    /// Returns `true` if no event has replaced `service` in the index meanwhile, and it has no in-memory record.
+    /// Returns `true` if no event has replaced `service` in the index meanwhile, and the service has no in-memory record.
     fn is_unchanged(&self, service: &Arc<Service>) -> bool {
         let present = self.services.get(&ServiceKey::of(&service.metadata));
         !self.records.contains(&uid(service)) && present.is_some_and(|present| Arc::ptr_eq(&present, service))

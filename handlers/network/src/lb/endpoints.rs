@@ -41,7 +41,7 @@ impl ServiceKey {
 /// Endpoints of a service that have the same ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointSet {
-    /// The ports that each of the addresses serves.
+    /// The ports that each endpoint of the set serves.
     pub(super) ports: Vec<EndpointPort>,
     /// The addresses of ready endpoints.
     pub(super) addresses: Vec<EndpointAddress>,

@@ -9,7 +9,7 @@ use super::annotation::STATE_ANNOTATION;
 use crate::lbaasspec::{LbaasSpecError, SPEC_ANNOTATION};
 use crate::step_error::StepError;
 
-/// The interval at which a load balancer is reported that is queued in the external system.
+/// The interval at which a load balancer that is queued in the external system is reported again.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// An error of the handler `lb`: the load balancer of a service could not be reconciled.
@@ -66,7 +66,7 @@ pub enum LbError {
         /// The next step of the last plan, in its `Debug` form.
         step: String,
     },
-    /// The driver does not support the protocol of some listeners; all others are complete.
+    /// The driver does not support the protocol of some listeners; all others work as desired.
     #[error(
         "the external system does not support {}; the service works without these ports",
         list(listeners)

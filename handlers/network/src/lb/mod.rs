@@ -72,7 +72,7 @@ pub struct LbHandler {
     services: Arc<ServiceIndex>,
     endpoints: Arc<EndpointIndex>,
     records: Arc<LbRecords>,
-    /// The state annotations that older controllers left on `Endpoints`, by service.
+    /// The values of the annotation [`STATE_ANNOTATION`] that older controllers left on `Endpoints`, by service.
     legacy: DashMap<ServiceKey, String>,
     /// The filter set by [`only`](Self::only): returns `true` for the services that this handler may start to manage.
     selects: SelectService,
@@ -153,9 +153,9 @@ impl LbHandler {
     }
 }
 
-/// Defers the events of a service whose annotation with the spec is outdated, unless the service is
-/// being deleted. The handler `lbaasspec` updates the annotation, and the event of the update will
-/// follow.
+/// Returns [`Interest::Deferred`] for a service whose annotation with the spec is outdated, unless
+/// the service is being deleted; otherwise [`Interest::Taken`]. The handler `lbaasspec` updates the
+/// annotation, and the event of the update will follow.
 fn unless_outdated(service: &Service) -> Interest {
     let is_deleted = service.metadata.deletion_timestamp.is_some();
     match LbaasServiceSpec::of(service) {

@@ -18,7 +18,7 @@ use crate::step_error::StepContext;
 pub(super) const WRITE: &str = "record the load balancer on the service";
 
 impl LbHandler {
-    /// Writes the observed state to the service. `complete` is `true` if it is the desired state.
+    /// Writes the observed state to the service. `complete` is `true` if it is the desired state; the in-memory record is removed then.
     ///
     /// A public address is removed from the status before it is removed from the annotation, and
     /// added to the status last, so that the annotation always shows which address in the status

@@ -81,8 +81,8 @@ pub(super) struct LbRecords {
     records: RecordMap<LbRecord>,
     /// The number of consecutive failures of each load balancer, by the UID of the service.
     failures: DashMap<Uid, u32>,
-    /// The hash of the annotation that this process wrote last, by the UID of the service. The hash
-    /// has a random key, so that other users cannot predict it.
+    /// The hash of the annotation with the state that this process wrote last, by the UID of the
+    /// service. The hash has a random key, so that other users cannot predict it.
     written: DashMap<Uid, u64>,
     hasher: RandomState,
 }
@@ -108,8 +108,8 @@ impl LbRecords {
         self.failures.remove(uid);
     }
 
-    /// Stores the hash of `text`, the annotation that this process wrote. `None` removes the hash,
-    /// for an annotation that was written without members because it would be too long.
+    /// Stores the hash of `text`, the annotation with the state that this process wrote on the service. `None`
+    /// removes the hash, for an annotation that was written without members because it would be too long.
     pub(super) fn set_written(&self, uid: &Uid, text: Option<&str>) {
         match text {
             Some(text) => drop(self.written.insert(uid.clone(), self.hasher.hash_one(text))),
@@ -117,8 +117,8 @@ impl LbRecords {
         }
     }
 
-    /// Returns `true` if `text` is the annotation that this process wrote last. Everybody who may
-    /// change the service can write another annotation, which may name the resources of other services.
+    /// Returns `true` if `text` is the annotation with the state that this process wrote last on the service. Everybody
+    /// who may change the service can write another annotation, which may name the resources of other services.
     pub(super) fn has_written(&self, uid: &Uid, text: &str) -> bool {
         self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
     }
@@ -130,7 +130,7 @@ impl LbRecords {
         self.set_written(uid, None);
     }
 
-    /// Replaces all records by those that follow from `marks`, and forgets the annotations that were written.
+    /// Replaces all records by those that follow from `marks`, and removes the hashes of the annotations that this process wrote.
     pub(super) fn recover(&self, marks: Marks) {
         self.written.clear();
         self.replace_all(marks.into_records());

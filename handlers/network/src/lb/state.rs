@@ -37,8 +37,8 @@ impl LbaasState {
         self.public_ip.as_ref().filter(|public_ip| public_ip.port.as_ref() == Some(port))
     }
 
-    /// Sets the public address to that in `unmarked`, by port, which is associated with the load
-    /// balancer. Does nothing if the state has a public address already.
+    /// Sets the public address to the address without an ownership mark that is associated with the load balancer.
+    /// `unmarked` contains these addresses by port. Does nothing if the state has a public address already.
     pub(super) fn add_user_ip(&mut self, unmarked: &HashMap<PortId, PublicIp>) {
         let port = self.load_balancer.as_ref().map(|load_balancer| &load_balancer.port);
         self.public_ip = self.public_ip.take().or_else(|| unmarked.get(port?).cloned());
@@ -74,14 +74,14 @@ impl LbaasState {
         self.public_ip.as_ref().is_some_and(|public_ip| public_ip.allocation == Allocation::User)
     }
 
-    /// Returns `true` if two states are equal apart from pending changes, the order of listeners
-    /// and members, and the name of the load balancer, which users may change.
+    /// Returns `true` if two states are equal apart from the order of listeners and members, and the
+    /// name of the load balancer, which users may change. A pending load balancer counts as active.
     pub(super) fn is_equivalent(&self, other: &LbaasState) -> bool {
         self.normalized() == other.normalized()
     }
 
-    /// Returns a copy for comparisons: sorted, without the name of the load balancer and pending
-    /// changes.
+    /// Returns a copy for comparisons, with sorted listeners and members, without the name of the
+    /// load balancer. A pending load balancer is active in the copy.
     fn normalized(&self) -> LbaasState {
         let mut state = self.clone();
         if let Some(load_balancer) = &mut state.load_balancer {

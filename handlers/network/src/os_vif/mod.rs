@@ -31,7 +31,7 @@ pub struct PodState {
 }
 
 impl PodState {
-    /// Creates the value for a pod that has only the default VIF.
+    /// Creates the state of a pod that has only the default VIF.
     pub fn new(default_vif: Vif) -> Self {
         Self { default_vif, additional_vifs: BTreeMap::new() }
     }

@@ -232,7 +232,7 @@ impl GroupStore {
         *state = GroupState { existing, is_dirty: false, tick };
     }
 
-    /// Lists the groups and updates `state`, if the outcome of its last driver call is unknown.
+    /// Lists the security groups and updates `state` from the list, if the outcome of the last driver call for this group is unknown.
     async fn refresh_if_dirty(&self, state: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
         if state.is_dirty {
             let listing = self.list_since(state.tick).await?;

@@ -145,9 +145,9 @@ impl PolicyHandler {
         result
     }
 
-    /// Deletes security groups that are no longer needed. Those of `policy` that VIFs without a pod still
-    /// have are removed from these VIFs first. Returns an error only if a group of `policy` remains: the
-    /// groups of other policies are deleted with the events of those policies or by garbage collection.
+    /// Deletes security groups that are no longer needed. If VIFs without a pod still have groups of `policy`, these
+    /// are removed from the VIFs and the deletion is repeated. Returns an error only if a group of `policy` remains:
+    /// the groups of other policies are deleted with the events of those policies or by garbage collection.
     async fn prune(&self, policy: &Uid) -> Result<(), PolicyError> {
         self.index.apply_changes().await;
         let of_policy =

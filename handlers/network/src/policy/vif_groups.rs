@@ -52,8 +52,8 @@ impl VifGroups {
         Self { drivers, index, claims, assigned: DashMap::new(), listed: Mutex::default() }
     }
 
-    /// Assigns the security groups of a pod to its published VIFs. Does nothing if policies do not
-    /// apply to the pod. Returns an error if one of the groups does not exist yet.
+    /// Assigns the security groups of a pod to its published VIFs. Does nothing if policies do not apply to the
+    /// pod, or if its VIFs are not known to belong to it. Returns an error if one of the groups does not exist yet.
     pub(super) async fn reconcile(&self, pod: &Uid) -> Result<(), PolicyError> {
         if self.claims.is_checked(pod) {
             self.index.forget_annotation(pod);

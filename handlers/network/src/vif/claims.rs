@@ -29,7 +29,7 @@ const LIST_INTERVAL: Duration = Duration::from_secs(30);
 pub struct VifClaims {
     /// The VIFs that each pod publishes, as of its last event.
     published: DashMap<Uid, Published>,
-    /// The function that [`observe`](Self::observe) sets.
+    /// The function to call when the VIFs of a pod are found to belong to it; see [`observe`](Self::observe).
     observer: OnceLock<ClaimObserver>,
     /// The VIFs with an ownership mark of a pod: the hashes of each VIF together with the UID of its pod.
     owned: DashSet<u64>,
@@ -97,7 +97,7 @@ impl VifClaims {
         })
     }
 
-    /// Records that the pod publishes these VIFs, which belong to it.
+    /// Records that the pod publishes these VIFs, which belong to it, and calls the observer if that is new.
     pub fn set_verified(&self, uid: &Uid, vifs: &[Vif]) {
         self.unknown.remove(uid);
         let published = Published { vifs: ids(vifs), is_verified: true, address_in_use: AddressInUse::None };
@@ -213,7 +213,7 @@ fn ids(vifs: &[Vif]) -> Vec<VifId> {
 }
 
 impl VifHandler {
-    /// Checks that the published VIFs belong to the pod, and records the result.
+    /// Checks that the published VIFs belong to the pod, and records the result. Returns an error if one does not, or if that is not known.
     pub(super) async fn verify(&self, pod: &Pod, owner: &Owner, published: &[Vif]) -> Result<(), VifError> {
         let verified = self.are_of(pod, owner, published).await;
         match &verified {

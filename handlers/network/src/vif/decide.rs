@@ -111,7 +111,7 @@ pub(super) fn decide(
     }
 }
 
-/// Decides the next action for a deleted pod. `pod` is its last state.
+/// Decides the next action for a deleted pod. `pod` is its last state, or an empty pod if that is not known.
 pub(super) fn after_deletion(pod: &Pod, record: Option<VifRecord>) -> VifAction {
     match PodLifecycle::of(pod) {
         PodLifecycle::HostNetwork => VifAction::Nothing,

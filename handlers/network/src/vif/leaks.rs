@@ -18,8 +18,8 @@ use super::{VifClaims, VifError, VifHandler};
 use crate::owners::{identities, identity};
 use crate::step_error::{StepContext, StepError};
 
-/// A trigger for a living pod that has VIFs which it does not publish, according to two consecutive
-/// scans.
+/// A trigger for a living pod that owns VIFs which its annotation does not list, according to two
+/// consecutive scans.
 #[derive(Clone, Debug)]
 pub struct VifsLeaked {
     identity: Identity,
@@ -87,7 +87,7 @@ impl LeakDetector {
         self.confirmed.send_replace(confirmed.into_values().collect());
     }
 
-    /// Returns a trigger for each pod with confirmed leaks.
+    /// Returns a trigger for each pod with VIFs that both of the last two scans found to be leaked.
     pub(super) fn triggers(&self) -> Vec<VifsLeaked> {
         self.confirmed.borrow().clone()
     }

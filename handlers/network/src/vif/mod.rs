@@ -67,7 +67,7 @@ pub struct VifHandler {
     notices: Notices,
     leaks: Arc<LeakDetector>,
     pool_feed: PoolFeed,
-    /// The virtual nodes, whose pods get no VIF; `None` if there are no virtual nodes.
+    /// The virtual nodes, whose pods get no VIF; `None` if virtual nodes are not distinguished from others.
     foreign_nodes: Option<Arc<ForeignNodes>>,
 }
 

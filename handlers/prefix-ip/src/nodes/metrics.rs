@@ -11,7 +11,7 @@ use super::NodeTable;
 pub struct NodeTableMetrics {
     /// The number of nodes with the configured label whose network interface was read.
     pub nodes: usize,
-    /// The numbers of prefixes and of single addresses on the interfaces of nodes.
+    /// The number of prefixes, and then the number of single addresses, on the interfaces of all nodes.
     pub blocks: [usize; 2],
     /// The number of addresses that pods use.
     pub used: usize,

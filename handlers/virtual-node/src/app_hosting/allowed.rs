@@ -67,7 +67,7 @@ fn covers(entry: &str, address: &str) -> bool {
     }
 }
 
-/// Parses an IP network, or an IP address as a network that contains only this address.
+/// Parses an IP network, or an IP address as a network that contains only this address; `None` for any other text.
 fn network(entry: &str) -> Option<IpNet> {
     entry.parse().ok().or_else(|| Some(entry.parse::<IpAddr>().ok()?.into()))
 }

@@ -62,7 +62,7 @@ impl Controller {
         Self { client, devices, nodes }
     }
 
-    /// Returns the newest known state of the object, so that a retry does not overwrite a later write.
+    /// Returns the newest known state of a `CiscoDevice` object, so that a retry does not overwrite a later write.
     fn newest(&self, object: &Arc<CiscoDevice>) -> Arc<CiscoDevice> {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
@@ -85,7 +85,7 @@ impl Controller {
         }
     }
 
-    /// Returns the observed state of the device of an object.
+    /// Returns the observed phase of the device of a `CiscoDevice` object, with its reason and message.
     fn phase(&self, object: &CiscoDevice, verdict: &Verdict) -> DevicePhase {
         let machine = self.nodes.node_store.get(&object.name_any()).map(|machine| machine.view());
         phase(object, verdict, machine.as_ref())

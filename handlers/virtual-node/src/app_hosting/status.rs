@@ -34,8 +34,8 @@ impl DevicePhase {
 /// The phase of a device that accepts pods, and the type of the condition that shows it.
 const READY: &str = "Ready";
 
-/// Returns the status of an object with the phase `observed`. The transition time of the condition `Ready` is kept
-/// while its status (`True` or `False`) is the same. Conditions of other writers are kept.
+/// Returns the status to write to a `CiscoDevice` object whose device has the phase `observed`. The transition time of the condition
+/// `Ready` is kept while its status (`True` or `False`) is the same. Conditions of other writers are kept.
 pub(super) fn status(object: &CiscoDevice, observed: DevicePhase, now: Timestamp) -> CiscoDeviceStatus {
     let before = object.status.clone().unwrap_or_default();
     let (others, known): (Vec<_>, Vec<_>) =

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 
 /// Returns the value of the pod field at `path` (for example `metadata.labels['app']`); `None` if the field does not
-/// exist, or is not known before the pod runs.
+/// exist, or is not known before the pod runs. A label or annotation that the pod does not have is empty.
 pub(super) fn field(pod: &Pod, path: &str) -> Option<String> {
     let (meta, spec) = (&pod.metadata, pod.spec.as_ref());
     let of = |map: &Option<std::collections::BTreeMap<String, String>>, key: &str| {

@@ -27,7 +27,7 @@ use crate::pod::form;
 /// The time for which the environment of a pod is cached, if it contains data of `ConfigMap`s or Secrets.
 const CACHE_TIME: Duration = Duration::from_secs(60);
 
-/// The delay before the next read of an object that is missing or has invalid content.
+/// The delay before the next read of a `ConfigMap` or Secret that is missing, lacks a key, or has a value that is not text.
 const MISSING_RETRY: Duration = Duration::from_secs(15);
 
 /// The maximum size of all environment variables of one pod in bytes, 1 MiB. A variable counts with its name, its value
@@ -141,7 +141,7 @@ enum Holder {
 }
 
 impl Environments {
-    /// Creates the cache, at first empty. Objects are read by `client`.
+    /// Creates an empty cache. `client` reads `ConfigMap`s, and Secrets of pods in `secret_namespaces`.
     pub(crate) fn new(client: Client, secret_namespaces: Vec<String>) -> Self {
         Self { client, secret_namespaces, kept: DashMap::new() }
     }
@@ -242,7 +242,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Sets a variable for each key of a `ConfigMap` or Secret (`envFrom`).
+    /// Sets a variable for each key of a `ConfigMap` or Secret (`envFrom`). Does nothing if the object is optional and does not exist.
     async fn all_of(
         &mut self,
         from: &EnvFromSource,

@@ -17,7 +17,8 @@ use crate::recorder::{EventReason, workload_count};
 use crate::shared::Shared;
 
 impl Shared {
-    /// Corrects the Node object, renews its lease, and reads its pods if the node had a kubelet before.
+    /// Creates, corrects or deletes the Node object with this name, renews its lease, and reads its pods into the index if the node had a
+    /// kubelet before.
     pub(super) async fn reconcile_node(&self, name: &str) -> Result<(), VirtualNodeError> {
         self.reconcile_object(name).await?;
         self.read_overlooked(name).await

@@ -209,9 +209,9 @@ impl Shared {
         record.failure.take().is_some() || reported || !known
     }
 
-    /// Returns `true` if the failure of a step is not reported yet, because the machine did not answer. The machine is
-    /// read at once, and the result of that read decides whether there is an outage. If the machine keeps answering
-    /// reads but not the steps for this pod, the third failure in a row is reported.
+    /// Returns `true` if the error of a step for the pod should not be reported yet, because the machine did not
+    /// answer. The machine is read at once, and the result of that read decides whether there is an outage. If the
+    /// machine keeps answering reads but not the steps for this pod, the third failure in a row is reported.
     pub(super) fn is_tolerated(&self, owner: &Owner, machine: &Machine, error: &DriverError) -> bool {
         if error.reason() != Reason::Unavailable {
             return false;

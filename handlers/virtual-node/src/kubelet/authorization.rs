@@ -159,7 +159,8 @@ impl Authorizer {
         Ok(Some((StatusCode::FORBIDDEN, text)))
     }
 
-    /// Sends a review to the API server, and returns it with its status.
+    /// Sends a review to the API server, and returns it with its status. If the request fails or is not answered in time, the error is a
+    /// denial with the status 500.
     async fn ask<R>(&self, review: &R) -> Result<R, Denial>
     where
         R: kube::Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
@@ -202,7 +203,7 @@ fn subresources(path: &str) -> &'static [&'static str] {
     }
 }
 
-/// Returns the credential of a client: that of its certificate, or else its bearer token.
+/// Returns the credential of a client: that of its certificate, or else its bearer token, not verified yet; `None` if it has neither.
 pub(super) fn credential(
     certified: Option<ClientCredential>,
     headers: &HeaderMap,
@@ -216,7 +217,7 @@ pub(super) fn credential(
     certified.or_else(token)
 }
 
-/// Reads the user and the groups from the subject of a verified certificate; `None` without a common name.
+/// Reads the user and the groups from the subject of a verified certificate; `None` if it has no common name, or cannot be decoded.
 pub(super) fn certified(certificate: &CertificateDer<'_>) -> Option<ClientCredential> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();

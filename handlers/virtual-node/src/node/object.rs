@@ -139,7 +139,8 @@ fn status(machine: &MachineView, before: &NodeStatus, now: Timestamp) -> NodeSta
     }
 }
 
-/// Returns the addresses of the node: the `InternalIP`, and the `Hostname` if the specification has one.
+/// Returns the addresses of the node: the `InternalIP` (that of the kubelet API, or else that of the machine if known), and the `Hostname`
+/// if the specification has one.
 fn addresses(machine: &MachineView) -> Vec<NodeAddress> {
     let internal = machine.kubelet.map(|kubelet| kubelet.ip()).or(machine.host_ip());
     let address =
@@ -155,7 +156,7 @@ fn system(info: &MachineInfo) -> String {
     if info.operating_system.is_empty() { "linux".to_owned() } else { info.operating_system.clone() }
 }
 
-/// Returns `status.nodeInfo` as the machine reports it. The kubelet version is that of this program, because it takes the place of a kubelet.
+/// Returns `status.nodeInfo` as the machine reports it. The kubelet version is that of this program, which takes the place of a kubelet.
 fn info(machine: &MachineView) -> NodeSystemInfo {
     let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();
     NodeSystemInfo {

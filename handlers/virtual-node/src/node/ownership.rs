@@ -28,7 +28,8 @@ pub(crate) struct NodeOwner<'a> {
     pub(crate) handler: &'a str,
     /// The name of the installation.
     pub(crate) cluster: &'a str,
-    /// A label of the nodes of a previous controller, which this handler takes over.
+    /// A label of the nodes of a previous controller: this handler takes over the nodes that have it. `None` if there is no such
+    /// controller.
     pub(crate) predecessor: Option<Label>,
 }
 

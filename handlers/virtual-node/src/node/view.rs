@@ -14,7 +14,7 @@ pub(crate) struct MachineView {
     pub(crate) spec: Arc<NodeSpec>,
     /// The reachability of the machine: not tried yet, up, or down with the current outage.
     pub(crate) reach: Reachability,
-    /// The state of the Node object.
+    /// The state of the Node object in Kubernetes: about to be created, owned by this handler, or missing.
     pub(crate) object: NodeObject,
     /// The last reported health of the machine; `None` before the first report.
     pub(crate) health: Option<Arc<NodeHealth>>,

@@ -53,7 +53,8 @@ fn found<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Returns a condition of the pod. Its transition time stays as it was if the status is the same as before.
+/// Returns the condition of the type `kind` of a pod, `True` if `holds`. The transition time stays as it was if the status is the same as
+/// before.
 fn condition(
     pod: &Pod,
     kind: &str,

@@ -13,8 +13,9 @@ use super::observation::{Change, PodObservation};
 /// The exit code of a container that disappeared: that of a killed process, which kubelets report in this case.
 const LOST: i32 = 137;
 
-/// Returns the status of a container. While a changed pod is being replaced or its change is refused, `image` stays
-/// that of the previous specification, so that a process that starts later detects the change.
+/// Returns the status of a container, from its state on the machine (`observed`) and its previous status (`before`), each `None` if there
+/// is none. While a changed pod is being replaced or its change is refused, `image` stays that of the previous specification, so that a
+/// process that starts later detects the change.
 pub(super) fn container_status(
     container: &Container,
     observed: Option<&HostedContainer>,

@@ -11,7 +11,7 @@ use super::observation::container_of;
 pub(crate) enum PodTask {
     /// No step: the pod has finished, and its workload is removed, or cannot or must not be removed now.
     Leave,
-    /// Wait until the machine can be reached.
+    /// Wait: no step may be sent to the machine now, because it is not reachable or its node is being removed.
     Wait,
     /// Write the status only: the workload runs as the pod specifies.
     Report,

@@ -40,7 +40,7 @@ struct Cluster {
     gone: HashMap<String, HashSet<String>>,
     /// The last states of pods whose deletion no watch reported, until the handler takes them.
     missed: HashMap<String, Arc<Pod>>,
-    /// A label of the nodes of a previous controller, which the handler takes over.
+    /// A label of the nodes of a previous controller: the handler takes over the nodes that have it. `None` if there is no such controller.
     predecessor: Option<Label>,
 }
 
@@ -50,7 +50,7 @@ impl ClusterIndex {
         Self(Mutex::new(Cluster { predecessor, ..Cluster::default() }))
     }
 
-    /// Returns the pod with this UID.
+    /// Returns the pod with this UID; `None` if it is not in the index.
     pub(crate) fn pod(&self, uid: &Uid) -> Option<Arc<Pod>> {
         lock(&self.0).pods.get(uid.as_str()).map(Arc::clone)
     }
@@ -85,7 +85,8 @@ impl ClusterIndex {
         lock(&self.0).real_nodes.contains(name)
     }
 
-    /// Begins to read the pods of a node that had a kubelet before; `None` if its pods are in the index already.
+    /// Prepares the index for a list of the pods of a node that had a kubelet before, which the caller reads from the API server: records
+    /// deletions from now on. Returns `None` if the pods are in the index already.
     pub(crate) fn begins_to_read<'a>(&'a self, node: &'a str) -> Option<PodListing<'a>> {
         let mut cluster = lock(&self.0);
         cluster.overlooked.contains_key(node).then(|| {
@@ -156,7 +157,8 @@ impl Cluster {
         self.pods.insert(uid, pod);
     }
 
-    /// Removes a pod that was deleted, and records its UID for each node whose pods are being read.
+    /// Removes a pod that was deleted, and records its UID for each node whose pods are being read. Returns the last state of the pod;
+    /// `None` if it was not in the index.
     fn drop_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
         for gone in self.gone.values_mut() {
             gone.insert(uid.to_owned());

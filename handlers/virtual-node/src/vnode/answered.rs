@@ -27,8 +27,8 @@ struct AnsweredBaseline {
 }
 
 impl SentBaselines {
-    /// Records the images of the baseline that was sent to the base of `node`. If [`REMEMBERED`] bases are recorded, a
-    /// further one is ignored.
+    /// Records the images of the baseline that was sent to the base of `node`; an empty baseline removes the record. If
+    /// [`REMEMBERED`] bases are recorded, a further one is ignored.
     pub(super) fn record(&self, node: &Arc<str>, images: HashMap<ContainerKey, String>, now: Instant) {
         let mut answered = lock(&self.0);
         if images.is_empty() {
@@ -38,7 +38,8 @@ impl SentBaselines {
         }
     }
 
-    /// Returns the image of a container in the baseline of a base; `None` if this process has not sent one with that container.
+    /// Returns the image of a container in the baseline of a base; `None` if the last baseline that this process sent to the base does not
+    /// contain it, or is older than [`RETENTION`].
     pub(super) fn image(&self, node: &str, key: &ContainerKey) -> Option<String> {
         lock(&self.0).get(node)?.images.get(key).cloned()
     }

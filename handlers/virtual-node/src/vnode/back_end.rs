@@ -142,8 +142,8 @@ impl BaseBackEnd {
         self.execute_step(pod, container, &key, step).await
     }
 
-    /// Executes `step` for a container of a pod and returns the progress. If an operation failed, its requests are recorded with the
-    /// current attempt of the handler.
+    /// Executes `step` for a container of a pod and returns the progress. If an operation failed, the requests that were sent for it are
+    /// added to the request log of the handler's current attempt.
     async fn execute_step(
         &self,
         pod: &Arc<Pod>,
@@ -206,7 +206,7 @@ impl BaseBackEnd {
     }
 }
 
-/// Returns the status of a container from the status of its pod.
+/// Returns the status of a container from the status of its pod; `None` if the pod has none for it.
 fn status_of<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerStatus> {
     let mut statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     statuses.find(|status| status.name == container.name)

@@ -74,7 +74,7 @@ pub(super) struct ReportedContainer {
     since: Instant,
 }
 
-/// An operation that was sent, or is being sent, and has not ended.
+/// An operation (start or stop) on a container that was sent, or is being sent, and has not ended.
 #[derive(Debug)]
 struct PendingOperation {
     action: ContainerAction,
@@ -194,7 +194,7 @@ impl BaseContainers {
         idle
     }
 
-    /// Records that an operation is being sent. `image` is that of the container to start.
+    /// Records that an operation on the container `key` is being sent. `image` is the image of a start, and not used for a stop.
     pub(super) fn sending(&mut self, key: &ContainerKey, action: ContainerAction, image: &str, now: Instant) {
         let deadline = now + self.limit;
         let container = self.by_key.entry(key.clone()).or_default();
@@ -202,29 +202,31 @@ impl BaseContainers {
         container.operation = Some(PendingOperation { action, image, deadline, requests, tracked: None });
     }
 
-    /// Sets the tracker's record of the operation that is being sent. The record gets the outcome when the operation ends.
+    /// Sets the tracker's record of the operation on this container that is being sent. The record gets the outcome when the operation
+    /// ends.
     pub(super) fn follow(&mut self, key: &ContainerKey, tracked: TrackedOperation) {
         if let Some(operation) = self.by_key.get_mut(key).and_then(|of| of.operation.as_mut()) {
             operation.tracked = Some(tracked);
         }
     }
 
-    /// Returns the tracker's record of the operation in progress; `None` if there is none.
+    /// Returns the tracker's record of the operation in progress on this container; `None` if there is none.
     fn tracked(&self, key: &ContainerKey) -> Option<&TrackedOperation> {
         self.by_key.get(key)?.operation.as_ref()?.tracked.as_ref()
     }
 
-    /// Returns the pod that requested the operation in progress; `None` without a pod or an operation.
+    /// Returns the pod that requested the operation in progress on this container; `None` without a pod or an operation.
     pub(super) fn asked_by(&self, key: &ContainerKey) -> Option<Owner> {
         self.tracked(key)?.pod().cloned()
     }
 
-    /// Records that the tunnel has taken the operation that was being sent.
+    /// Records that the tunnel has taken the operation on this container that was being sent.
     pub(super) fn sent(&self, key: &ContainerKey) {
         self.tracked(key).inspect(|tracked| tracked.sent());
     }
 
-    /// Returns the log of the requests of the operation in progress or, without one, of the last one that failed.
+    /// Returns the log of the requests of the operation in progress on this container or, without one, of the last one that failed; else an
+    /// empty log.
     pub(super) fn requests(&self, key: &ContainerKey) -> Arc<RequestLog> {
         let container = self.by_key.get(key);
         let under_way = container.and_then(|of| of.operation.as_ref().map(|operation| &operation.requests));
@@ -232,7 +234,7 @@ impl BaseContainers {
         under_way.or(failed).cloned().unwrap_or_default()
     }
 
-    /// Records that the tunnel did not take the operation that was being sent.
+    /// Records that the tunnel did not take the operation on this container that was being sent: the operation has ended.
     pub(super) fn unsent(&mut self, key: &ContainerKey) {
         if let Some(mut operation) = self.by_key.get_mut(key).and_then(|of| of.operation.take()) {
             operation.end(OperationOutcome::Refused);

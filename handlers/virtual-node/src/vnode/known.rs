@@ -59,7 +59,8 @@ pub(super) struct KnownBases {
     /// takes the Lease of a base whose tunnel it does not have: a replica with the tunnel takes it first.
     alive: Duration,
     by_node: HashMap<Arc<str>, KnownBase>,
-    /// The Leases of replicas that hold no known node, by which such replicas are known.
+    /// The Leases that show which replicas without a known node are alive: their own Leases, and those of nodes that this process does not
+    /// know.
     pub(super) replicas: Replicas,
     /// The earliest time at which a further node is given up to another replica.
     next_move: BootTime,
@@ -166,9 +167,9 @@ impl KnownBases {
         true
     }
 
-    /// Returns the writes to Leases that are due, after recording the newest state of each Lease. `lease` returns that state,
-    /// and `exists` whether the Node object of a base exists. While this process has no node and is `ready` for one, it renews
-    /// a Lease of its own.
+    /// Returns the writes to Leases that are due, after recording the newest state of each Lease. `lease` returns that state, and `exists`
+    /// whether the Node object of a base exists. While this process has no node and is `ready` for one (all its tunnels run and are
+    /// connected), it renews a Lease of its own.
     pub(super) fn due(
         &mut self,
         lease: impl Fn(&str) -> Option<SeenLease>,
@@ -277,7 +278,8 @@ impl KnownBases {
         self.replicas.interrupted(now);
     }
 
-    /// Returns the nodes whose Lease this process has taken or lost since the last call. Those lost are no longer held.
+    /// Returns the nodes whose Lease this process has taken or lost since the last call. This process no longer looks after the bases whose
+    /// Lease was lost.
     pub(super) fn held_changes(&mut self, now: BootTime) -> Vec<HeldChange> {
         let mut held_changes = Vec::new();
         for (node, known) in &mut self.by_node {
@@ -304,13 +306,14 @@ impl KnownBases {
         });
     }
 
-    /// Gives up a node. Returns its base and its Lease to give up.
+    /// Ends the hold of a node's Lease in this process. Returns the base, which the caller abandons (`None` if this process did not look
+    /// after it), and the Lease, which the caller writes as given up (`None` if it was not held, or is deleted).
     pub(super) fn give_up(&mut self, node: &str) -> (Option<Arc<Base>>, Option<SeenLease>) {
         let Some(known) = self.by_node.get_mut(node) else { return (None, None) };
         (known.base.take(), known.election.give_up())
     }
 
-    /// Forgets a base.
+    /// Removes the base of this node from the known bases.
     pub(super) fn forget(&mut self, node: &str) {
         self.by_node.remove(node);
     }

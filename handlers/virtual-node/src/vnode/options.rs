@@ -71,8 +71,9 @@ impl Default for VnodeOptions {
 }
 
 impl VnodeOptions {
-    /// Returns the time within which a tunnel is to send a request that changes a base, or give it up: half of the time between the end of
-    /// a replica's right to act for a node and the moment when another replica may take the node, a quarter of `lease_duration_s`.
+    /// Returns the time limit for a tunnel to send a request that changes a base, after which the request is dropped: an eighth of
+    /// `lease_duration_s`. A replica stops acting for a node a quarter of that duration before another replica may take the node, so its
+    /// last request is sent before that.
     pub fn send_limit(&self) -> Duration {
         Duration::from_secs(self.lease_duration_s.get().into()) / 8
     }

@@ -24,7 +24,7 @@ pub(super) struct Replicas {
     name: Arc<str>,
     /// The election for the Lease of this replica, for which nobody else stands.
     own: LeaseElection,
-    /// The Leases, by name.
+    /// The Leases of other replicas and of nodes that this replica does not know, by name.
     seen: HashMap<Arc<str>, UnknownLease>,
 }
 
@@ -44,7 +44,7 @@ impl Replicas {
         Self { replica, timing, name, own, seen: HashMap::new() }
     }
 
-    /// Returns the holders of Leases that were renewed recently.
+    /// Returns the identities of the replicas that hold one of these Leases, if the Lease has changed within its duration.
     pub(super) fn alive(&self, now: BootTime) -> impl Iterator<Item = &str> {
         let alive = self.seen.values().filter(move |seen| now < seen.since + self.timing.duration);
         alive.map(|seen| &*seen.lease.holder).filter(|holder| !holder.is_empty())
@@ -87,7 +87,7 @@ impl Replicas {
         true
     }
 
-    /// Records that the result of the write in progress will not be known.
+    /// Records that the result of the write in progress to the Lease of this replica will not be known.
     pub(super) fn interrupted(&mut self, now: BootTime) {
         self.own.finish(&WriteResult::Failed, now);
     }

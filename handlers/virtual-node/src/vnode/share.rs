@@ -6,7 +6,8 @@ use std::time::Duration;
 /// The interval at which the Leases of nodes are checked.
 pub(super) const ELECTION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The delay before a replica that already has its share of the nodes takes a free one, so that others can take it first.
+/// The delay before a replica that already has its share of the nodes takes a node whose Lease nobody holds, so that others can take it
+/// first.
 const FULL_DELAY: Duration = Duration::from_millis(2500);
 
 /// The maximum delay before a replica below its share takes a free node. With [`TIE_BREAK`], it is at most [`FULL_DELAY`].
@@ -32,8 +33,8 @@ impl FairShare {
         Self(nodes.div_ceil(replicas.max(1)).max(1))
     }
 
-    /// Returns the delay after which a replica with `held` nodes takes a free one. A replica with less than its share always
-    /// precedes one that has it.
+    /// Returns the delay after which a replica with `held` nodes takes a node whose Lease nobody holds. A replica with less than its share
+    /// always precedes one that has it.
     pub(super) fn delay(self, held: usize) -> Duration {
         let percent = u32::try_from(held * 100 / self.0).unwrap_or(u32::MAX);
         if percent >= 100 { FULL_DELAY } else { MAX_DELAY_BELOW * percent / 100 }
@@ -44,7 +45,8 @@ impl FairShare {
         held.saturating_sub(self.0 + self.0 / SLACK_DIVISOR)
     }
 
-    /// Returns the number of nodes that a replica gives up in one renewal period at most. As many may be free at the same time.
+    /// Returns the number of nodes that a replica gives up in one renewal period at most. None is given up while that many nodes have no
+    /// holder.
     pub(super) fn moved_in_a_period(self) -> usize {
         self.0.div_ceil(MOVED_DIVISOR)
     }

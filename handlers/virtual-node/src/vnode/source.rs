@@ -236,9 +236,10 @@ impl VnodeSource {
         join_all(held_changes.into_iter().map(follow)).await;
     }
 
-    /// Begins to look after a base whose Lease was taken: creates its back end, tells its tunnel, and adds its node to the store. The
-    /// profile and the tunnel of a base that has a Node object are read from there: it was written from answers of the base, while anybody
-    /// may have reported to this replica in the name of the base. A tunnel that is not configured any more does not count.
+    /// Begins to look after a base whose Lease was taken: creates its [`Base`], tells its tunnel, and adds its node to the store if the
+    /// Node object exists; otherwise asks the base for its health until it answers, and the node is added then. The profile and the tunnel
+    /// of a base that has a Node object are read from there: it was written from answers of the base, while anybody may have reported to
+    /// this replica in the name of the base. A tunnel that is not configured any more does not count.
     async fn start_managing(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
             let mut bases = lock(&self.bases);

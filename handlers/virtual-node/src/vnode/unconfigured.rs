@@ -10,7 +10,7 @@ use staffetta_driver::{ContainerKey, DriverError, Reason};
 pub(super) struct UnconfiguredTunnel(pub(super) String);
 
 impl UnconfiguredTunnel {
-    /// Returns the error that the tunnel is not configured. `step` is the step that fails.
+    /// Returns the error of a `step` that fails because the tunnel is not configured; never returns `Ok`.
     fn refuse(&self, step: &'static str) -> Result<(), DriverError> {
         let detail = format!("the tunnel {} of this node is not in vnode.tunnels", self.0);
         Err(DriverError::new(Reason::Unavailable, step).detail(detail))

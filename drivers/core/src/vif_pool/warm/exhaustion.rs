@@ -32,7 +32,7 @@ struct Exhausted {
     backoff: AttemptBackoff,
     /// The last error that reported the resource as exhausted.
     failure: DriverError,
-    /// The pool that is trying to create VIFs at this time, and the number of VIFs that it needs.
+    /// The pool that is trying to create VIFs at this time, and the number of VIFs that it needs; `None` if no pool is trying.
     attempt: Option<(VifPoolKey, usize)>,
     /// The maximum number of VIFs that a pool may try to create, unless it has more waiting requests.
     room: usize,
@@ -44,7 +44,8 @@ impl Scope {
         [Self::Project(key.project.clone()), Self::Subnets(key.subnets.clone())]
     }
 
-    /// Returns the shared resource that `failure` reports as exhausted; `None` if it reports none.
+    /// Returns the shared resource that `failure` reports as exhausted; `None` if it reports none, or contains a retry delay, which then
+    /// applies to the pool of `key` alone.
     fn exhausted(key: &VifPoolKey, failure: &DriverError) -> Option<Self> {
         let [project, subnets] = Self::of(key);
         match failure.reason() {

@@ -70,7 +70,8 @@ pub struct VifPoolMetrics {
     pub refills: u64,
     /// The number of calls that failed to create some or all of the VIFs.
     pub short_refills: u64,
-    /// The number of conflicts that were found: VIFs that two pods list, and VIFs that a pod uses and that do not exist.
+    /// The number of conflicts that were found: VIFs that the annotations of two pods contain, and VIFs that a pod uses and that do not
+    /// exist.
     pub conflicts: u64,
 }
 
@@ -106,11 +107,11 @@ impl VifPoolMetrics {
 /// be enabled and disabled at any time.
 pub struct WarmVifPool {
     inner: Arc<Inner>,
-    /// The background task, which starts with the pool and ends when the pool is dropped.
+    /// The background task; empty until [`start`](VifPoolObserver::start). It is aborted when the pool is dropped.
     background: OnceLock<AbortHandle>,
 }
 
-/// The state of the pool, which calls and the background task share.
+/// The part of a [`WarmVifPool`] that its calls and its background task share.
 struct Inner {
     bulk: Arc<dyn BulkVifDriver>,
     vifs: Arc<dyn PodVifDriver>,

@@ -58,8 +58,8 @@ impl PodVifDriver for WarmVifPool {
         self.inner.vifs.unmarked_vifs().await
     }
 
-    /// Includes the VIFs of the pool, as they were listed last. Without an `owner`, pooled VIFs have their owners only after the
-    /// pool was started.
+    /// With an `owner`, includes the pooled VIFs that it holds, as they were listed last. Without an `owner`, pooled VIFs have the pods
+    /// that hold them as their owners, but only after the pool was started.
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let mut marked = self.inner.vifs.vifs(owner).await?;
         let mut state = self.inner.state();
@@ -88,7 +88,7 @@ struct VifClaim<'r> {
     request: &'r VifRequest,
     /// The number under which the pool records this hand-out; 0 once the request has succeeded.
     hold: Hold,
-    /// The VIF that was taken for the pod.
+    /// The VIF that was taken for the pod; `None` if none was taken yet.
     vif: Option<VifId>,
     /// `true` while the driver changes the security groups of the VIF for this request.
     adapting: bool,
@@ -224,8 +224,8 @@ impl Inner {
         }
     }
 
-    /// Takes a VIF back from the pod `owner`. Returns `false` if the VIF does not belong to the pool. Does nothing if `owner`
-    /// does not hold it.
+    /// Takes a VIF back from the pod `owner`. Returns `false` if the VIF does not belong to the pool. If it does, but `owner` does not hold
+    /// it, returns `true` and does nothing.
     fn give_back(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> bool {
         let now = self.now();
         let mut state = self.state();

@@ -54,7 +54,7 @@ pub(super) fn sorted(security_groups: &[SecurityGroupId]) -> Vec<SecurityGroupId
 /// The state of the VIF pool, protected by one lock that is never held across an await.
 #[derive(Default)]
 pub(super) struct VifPoolState {
-    /// The startup phase, before whose end nothing is handed out.
+    /// The startup phase. VIFs are handed out only in the phase [`StartupPhase::Open`].
     pub(super) phase: StartupPhase,
     /// The pool of each key, that is, of each combination of node, project, network and subnets.
     pub(super) pools: BTreeMap<Arc<VifPoolKey>, KeyPool>,
@@ -78,7 +78,7 @@ pub(super) enum StartupPhase {
     /// The existing VIFs have not been listed.
     #[default]
     Unlisted,
-    /// The existing VIFs were listed; the pods that use them are not all known.
+    /// The existing VIFs were listed; the pods that use them have not all been recorded yet.
     Listed(PooledVifList),
     /// The existing VIFs and the pods that use them are known: VIFs are handed out.
     Open,
@@ -92,13 +92,15 @@ pub(super) struct KeyPool {
     pub(super) waiters: HashMap<Hold, oneshot::Sender<Result<(), DriverError>>>,
     /// The subnets for new VIFs; empty until the first request.
     pub(super) subnets: Vec<Subnet>,
-    /// The error of the last failed refill.
+    /// The error of the last refill of this pool, or of another pool that found a shared resource exhausted; `None` if that refill
+    /// succeeded, or if there was none.
     pub(super) failure: Option<DriverError>,
     /// The number of consecutive checks in which the node of the key was missing.
     pub(super) absent: u8,
     /// The time of the next due work of this pool, counted from the creation of the VIF pool; `None` if there is none.
     pub(super) due: Option<Duration>,
-    /// A number that orders the failed refills of all pools that found a resource exhausted; 0 if no refill of this pool did.
+    /// The sequence number of this pool's last refill that found a resource exhausted, which increases over the refills of all pools; 0 if
+    /// no refill of this pool did.
     pub(super) exhausted: u64,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct CloudEntry {
     cert: Text,
     key: Text,
     api_timeout: Option<Spanned<u64>>,
-    /// The vendor profile whose entry in clouds-public.yaml contains defaults.
+    /// The name of the vendor profile whose entry in clouds-public.yaml contains defaults of this cloud; `None` without a profile.
     pub(super) profile: Text,
     network_endpoint_override: Text,
     network_interface: Text,
@@ -115,8 +115,8 @@ pub(super) fn reject_per_service(
     AccessError::check(problems)
 }
 
-/// Converts the layers of the cloud `name`, which are its entries in several files, to options with their locations. The first layer
-/// overrides the others. `home` replaces `~` in file names.
+/// Converts the layers of the cloud `name`, which are its entries in several files (at least one), to options with their locations. The
+/// first layer overrides the others. `home` replaces `~` in file names.
 pub(super) fn options(
     name: &str,
     layers: &[CloudFileEntry],
@@ -187,14 +187,15 @@ impl Region {
     }
 }
 
-/// Reads values from the first layer that contains them, and records their locations.
+/// Reads the values of a cloud from the first of its entries (layers) that contains them, and records the place of each in the files.
 struct LayerReader<'a> {
     layers: &'a [CloudFileEntry],
     locations: Locations,
 }
 
 impl LayerReader<'_> {
-    /// Returns the value that `get` finds in the first layer that has one, and records its location as that of `option`.
+    /// Returns the value that `get` finds in the first layer that has one, and records its location as that of `option`. Returns `None` if
+    /// no layer has one.
     fn read<T: Clone>(
         &mut self,
         option: &str,

@@ -18,7 +18,7 @@ use super::{AccessError, NeutronOptions};
 /// The parts of the process environment that select a cloud and its files.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// The name of the cloud, from `$OS_CLOUD`.
+    /// The name of the cloud, from `$OS_CLOUD`. `None`: the environment names no cloud.
     pub cloud: Option<String>,
     /// The path of clouds.yaml, from `$OS_CLIENT_CONFIG_FILE`. `None`: it is searched for.
     pub config_file: Option<PathBuf>,
@@ -26,12 +26,12 @@ pub struct Environment {
     pub secure_file: Option<PathBuf>,
     /// The directories that are searched for the files, in this order.
     pub folders: Vec<PathBuf>,
-    /// The home directory, which replaces `~` in file names.
+    /// The home directory, which replaces `~` in file names. `None`: such names stay as they are.
     pub home: Option<PathBuf>,
 }
 
 impl Environment {
-    /// Returns the environment of this process.
+    /// Creates the value from the environment variables of this process. An empty variable counts as missing.
     pub fn from_process() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let home = variable("HOME").map(PathBuf::from);
@@ -62,7 +62,7 @@ impl Environment {
     }
 }
 
-/// The entry of a cloud in one file. A missing entry counts as empty.
+/// The entry of a cloud or of a vendor profile in one file. An entry without a value counts as empty.
 struct CloudFileEntry {
     entry: CloudEntry,
     path: PathBuf,
@@ -71,7 +71,7 @@ struct CloudFileEntry {
 }
 
 /// Reads the cloud `name` from clouds.yaml, secure.yaml and clouds-public.yaml. Returns the merged options, and the location of each in
-/// these files.
+/// these files. Fails if there is no clouds.yaml or it lacks the cloud, or if a file is invalid.
 pub(super) fn read_cloud(
     name: &str,
     environment: &Environment,

@@ -47,7 +47,7 @@ impl NeutronSecurityGroups {
     }
 
     /// Returns `true` if the port has the ownership mark of this cluster, or if Kuryr created it in the project of the driver. This check
-    /// is necessary because an annotation may name any port. The port is read only if it is not known.
+    /// is necessary because an annotation may name any port. The port is read only if its id is not among the cached ones.
     async fn is_ours(&self, vif: &VifId) -> Result<bool> {
         if self.ours.contains(vif) || !is_well_formed(vif.as_str()) {
             return Ok(self.ours.contains(vif));

@@ -55,12 +55,12 @@ const PROTOCOLS: [(&str, Protocol); 6] = [
     ("132", Protocol::Sctp),
 ];
 
-/// Returns the value that has the name `name` in the table `names`, such as [`DIRECTIONS`].
+/// Returns the value that has the name `name` in the table `names`, such as [`DIRECTIONS`], or `None` if the table lacks the name.
 fn value<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
     names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
-/// Returns the first name of `value` in the table `names`, such as [`DIRECTIONS`].
+/// Returns the first name of `value` in the table `names`, such as [`DIRECTIONS`], or `None` if the table lacks the value.
 fn name<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> Option<&'static str> {
     names.iter().find(|(_, known)| known == value).map(|(name, _)| *name)
 }

@@ -218,8 +218,8 @@ impl PolicyIndex {
         self.lock().model.group_names()
     }
 
-    /// Returns the problems of a policy as texts for an Event: invalid parts, and named ports that
-    /// no pod has.
+    /// Returns the problems of a policy as texts for an Event: invalid parts, named ports that no
+    /// pod has, and too many rules.
     pub(crate) fn problems(&self, policy: &Uid) -> Vec<String> {
         let mut state = self.lock();
         let unresolved = state.model.unresolved_ports(policy).into_iter();
@@ -305,8 +305,8 @@ impl PolicyIndex {
         self.lock().next_tick()
     }
 
-    /// Returns the policies, and at most one slice of the pods, whose groups have changed since the
-    /// last call of this method. If pods are left, the index counts as changed again.
+    /// Returns the policies, and at most one slice of the pods, whose groups have changed since the last
+    /// call of this method. If pods are left, the next call of [`changed`](Self::changed) returns at once.
     pub(crate) fn take_changes(&self) -> IndexChanges {
         let state = &mut *self.lock();
         state.model.update();
@@ -340,7 +340,7 @@ impl PolicyIndex {
         self.change(|state| state.model.mark_all_changed());
     }
 
-    /// Waits until the index has changed since the last call. Only one task may wait.
+    /// Waits until the content of the index has changed since the last call of this method. Only one task may wait.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

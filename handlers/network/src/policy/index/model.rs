@@ -59,11 +59,11 @@ pub(super) struct PolicyModel {
     resolved: HashMap<GroupName, BTreeMap<PortNumbers, usize>>,
     /// The pods whose security groups must be recomputed.
     dirty: BTreeSet<Uid>,
-    /// The policies that were added, changed or removed and are not being applied to the pods yet.
+    /// The added, changed or removed policies for which the recomputation of pods has not begun yet.
     pending: Vec<Arc<ParsedPolicy>>,
-    /// The added, changed or removed policies that are being applied to the pods one after the other, in the order of the pods' UIDs.
+    /// The added, changed or removed policies for which the pods are being recomputed, one after the other in the order of the pods' UIDs.
     applying: Vec<Arc<ParsedPolicy>>,
-    /// The last pod to which the policies in `applying` were applied; `None` before the first one.
+    /// The last pod that was recomputed for the policies in `applying`, or skipped as not concerned; `None` before the first one.
     applied_to: Option<Uid>,
     /// The limit of the number of security group rules of each namespace.
     rule_limit: RuleLimit,
@@ -195,8 +195,8 @@ impl PolicyModel {
         self.rule_limit.set_max(max_rules, &self.policies);
     }
 
-    /// Returns the maximum number of rules if the policy exceeds it, together with older policies of
-    /// its namespace. Its pods are isolated then, and it allows nothing.
+    /// Returns the maximum number of rules of a namespace if the policy, counted after older policies,
+    /// exceeds it; otherwise `None`. A policy that exceeds it isolates its pods and allows nothing.
     pub(super) fn exceeded_limit(&mut self, uid: &Uid) -> Option<usize> {
         self.update();
         self.rule_limit.exceeded_by(self.policies.get(uid)?)
@@ -328,7 +328,7 @@ impl PolicyModel {
         self.rule_limit = rule_limit;
     }
 
-    /// Applies recorded changes to at most `limit` pods. Returns `true` if changes are left.
+    /// Recomputes the groups of pods that recorded changes may concern, for at most `limit` pods. Returns `true` if changes are left.
     pub(super) fn advance(&mut self, limit: usize) -> bool {
         let mut left = limit;
         while left > 0
@@ -410,8 +410,8 @@ impl PolicyModel {
         self.dirty.extend(pods.map(|(uid, _)| uid.clone()));
     }
 
-    /// Discards the computed policies and peer selectors of all namespaces, and records the policies
-    /// in `changed`, in their old and their new version, to be applied to the pods.
+    /// Discards the computed policies and peer selectors of all namespaces, and records the policies in `changed`,
+    /// in their old and their new version, so that the pods that they may concern are recomputed later.
     fn policies_changed(&mut self, changed: impl IntoIterator<Item = Arc<ParsedPolicy>>) {
         self.scopes.clear();
         for terms in changed {

@@ -16,7 +16,7 @@ pub(super) struct RuleLimit {
     counts: HashMap<Uid, usize>,
     /// The namespaces whose number of rules must be compared with the maximum.
     unchecked: BTreeSet<String>,
-    /// The policies of each namespace that exceed the maximum, without empty sets.
+    /// The UIDs of the policies that exceed the maximum, by namespace. A namespace without such policies has no entry.
     excessive: HashMap<String, BTreeSet<Uid>>,
 }
 
@@ -35,7 +35,7 @@ impl RuleLimit {
         self.unchecked.insert(terms.owner.namespace.clone());
     }
 
-    /// Returns the maximum number of rules if the policy exceeds it, together with older policies of its namespace; otherwise `None`.
+    /// Returns the maximum number of rules of a namespace if the policy, counted after older policies, exceeds it; otherwise `None`.
     pub(super) fn exceeded_by(&self, terms: &ParsedPolicy) -> Option<usize> {
         let excessive = self.excessive.get(&terms.owner.namespace);
         self.max.filter(|_| excessive.is_some_and(|policies| policies.contains(&terms.owner.uid)))

@@ -8,9 +8,9 @@ use staffetta_handler::{Event, Index, Tombstone};
 
 use super::SeenLease;
 
-/// The newest state of each Lease that another replica holds, or nobody, by name. The watch leaves out the Leases that this replica holds,
-/// so one that it takes appears as deleted, and is then [forgotten](Self::forget_taken). The state of a deleted Lease is kept for a node
-/// that is known.
+/// The newest state of each Lease that another replica or nobody holds, by the name of the Lease. The watch leaves out the Leases that this
+/// replica holds, so a Lease that it takes appears as deleted until that is [forgotten](Self::forget_taken). The state of a deleted Lease
+/// is kept while its node is known.
 #[derive(Default)]
 pub(in crate::vnode) struct LeaseIndex(DashMap<Arc<str>, SeenLease>);
 

@@ -91,7 +91,7 @@ impl LeaseWriter {
         self.client.request(request).await
     }
 
-    /// Logs a failed write, as a warning at most once in [`WARNED`].
+    /// Logs a failed write, as a warning at most once in [`WARNED`]. Returns [`WriteResult::Failed`].
     fn failed(&self, name: &str, error: &str) -> WriteResult {
         let mut warned = lock(&self.warned);
         if warned.is_none_or(|at| at.elapsed() >= WARNED) {
@@ -140,7 +140,7 @@ impl LeaseWriter {
         }
     }
 
-    /// Deletes the Lease of this `resourceVersion`.
+    /// Deletes the Lease `name` if it still has the `resourceVersion` in `version`. A failure is ignored.
     pub(in crate::vnode) async fn delete(&self, name: &str, version: u64) {
         let preconditions = Preconditions { resource_version: Some(version.to_string()), uid: None };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };

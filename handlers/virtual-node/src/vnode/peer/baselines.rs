@@ -1,4 +1,4 @@
-//! Keeps the index up to date from which a replica answers baseline queries.
+//! Keeps the index of peer Deployments up to date, from which a replica answers the baseline queries of bases.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use staffetta_handler::{
 use super::index::PeerIndex;
 use super::module_deployments;
 
-/// Keeps a [`PeerIndex`] of Deployments up to date, and opens it to baseline queries once it is complete. Its registration is
-/// [joined](Registration::join) to that of the handler that answers them.
+/// Keeps a [`PeerIndex`] of Deployments up to date, and lets it answer baseline queries (with which containers a base is to start) once it
+/// contains all existing Deployments. Its registration is [joined](Registration::join) to that of the handler that answers the queries.
 pub struct PeerBaselines(Arc<PeerIndex>);
 
 impl PeerBaselines {
@@ -33,7 +33,7 @@ impl PeerBaselines {
     }
 }
 
-/// A trigger that shows that the indexes of the handler are complete: a handler gets no trigger before.
+/// A trigger that shows that all existing Deployments are in the index: a handler gets no trigger before its indexes are filled.
 #[derive(Clone, Debug)]
 struct BaselinesComplete(Identity);
 

@@ -28,7 +28,7 @@ pub(super) fn is_peer(deployment: &Deployment, environment: &str) -> bool {
         && deployment.metadata.deletion_timestamp.is_none()
 }
 
-/// Returns the number of replicas that a peer Deployment is to have; `None` if it has that number already.
+/// Returns the number of replicas that a peer Deployment is to have; `None` if it has that number already, or specifies no pods.
 pub(super) fn change<'a>(
     deployment: &Deployment,
     nodes: impl IntoIterator<Item = &'a BaseNode>,
