@@ -37,10 +37,10 @@ pub enum RunError {
     /// There is no usable connection to the Kubernetes API.
     #[error("cannot connect to the Kubernetes API")]
     Connect(#[from] ConnectError),
-    /// A command other than `run` failed; most of these commands have connected to the cluster by then.
+    /// A dry run, or a command other than `run`, failed; most of them have connected to the cluster by then.
     #[error(transparent)]
     Command(BoxError),
-    /// The controller failed.
+    /// The controller could not start, panicked, or still had running handlers at the end of the drain time.
     #[error(transparent)]
     Controller(#[from] ControllerError),
 }
@@ -67,7 +67,8 @@ pub(crate) fn log_start(registry: &Registry, configuration: &Configuration) {
     info!(version, commit, kubernetes, target, handlers, drivers, "staffetta starts");
 }
 
-/// Connects to the cluster, and runs `work`, a command without a controller, with the client. Its error becomes [`RunError::Command`].
+/// Connects to the cluster, and runs `work`, a command without a controller, with the client. An error of `work` becomes
+/// [`RunError::Command`].
 pub(crate) fn with_client<T, E: Into<BoxError>, F: Future<Output = Result<T, E>>>(
     configuration: &Configuration,
     work: impl FnOnce(Client) -> F,

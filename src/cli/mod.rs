@@ -85,7 +85,7 @@ enum CommandError {
 }
 
 impl CommandError {
-    /// Fails with [`CommandError::Incomplete`] and `message` if `complete` is `false`: something was left out, or a check failed.
+    /// Fails with [`CommandError::Incomplete`] and `message` if `complete` is `false`.
     fn unless(complete: bool, message: impl Into<String>) -> Result<(), Self> {
         if complete { Ok(()) } else { Err(Self::Incomplete(message.into())) }
     }

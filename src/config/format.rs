@@ -14,7 +14,7 @@ use super::nearest::nearest;
 pub(super) struct StringFormat {
     /// The value of the keyword `format` in a schema.
     pub(super) name: &'static str,
-    /// The description. It completes the sentence "The value is ...".
+    /// The description of the format, such as `an IP address`. It completes the sentence "The value is ...".
     pub(super) about: &'static str,
     accepts: fn(&str) -> bool,
 }

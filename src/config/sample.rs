@@ -93,7 +93,8 @@ fn rules(schema: &Value) -> Vec<String> {
     }
 }
 
-/// Returns a placeholder for the value of an option in the sample: of one that has neither a default nor an example, or that is secret.
+/// Returns a placeholder, for the sample, for the value of an option that has neither a default nor an example, or that is secret and has a
+/// default.
 fn example(schema: &Value) -> Value {
     match schema["type"].as_str() {
         Some("boolean") => json!(false),

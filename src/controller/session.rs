@@ -130,7 +130,8 @@ pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -
     cluster
 }
 
-/// Completes when this process is the leader. Until then, updates the readiness conditions: a standby that knows the leader is ready.
+/// Completes when this process is the leader, or when there is no leader election. Until then, updates two readiness conditions: those of
+/// the leadership and of the API server are met in a standby that knows the leader.
 async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<ElectionStatus>) {
     context.state.health.set_unmet(LEADERSHIP, "the lease is not read yet");
     loop {

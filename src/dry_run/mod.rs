@@ -82,7 +82,8 @@ struct Planner<'a> {
     log: PlanLog,
     /// The writes that the server accepted in a dry run, by the UID of the object.
     accepted: AcceptedWrites,
-    /// The time limit for one invocation of a handler, one run of a source, or one check of a driver.
+    /// The time limit for one invocation of a handler, one run of a source, one check of a driver, or one read of ownership marks or of
+    /// owners.
     limit: Duration,
     /// The parts that could not be planned, with the reasons.
     not_planned: Mutex<Vec<String>>,
@@ -218,8 +219,8 @@ impl Planner<'_> {
         missing.is_empty()
     }
 
-    /// Returns a `Deleted` event for each Kubernetes object that no longer exists but owns external resources of the handler. If they
-    /// cannot be read, notes the error and returns none.
+    /// Returns a `Deleted` event for each Kubernetes object that no longer exists but owns external resources of the handler. Returns none,
+    /// and notes the error, if the owners cannot be read, or if too many objects are gone at once.
     async fn orphans(&self, handler: &DryRunHandler, uids: &ListedUids) -> Vec<AnyEvent> {
         let Some(collector) = &handler.registration.collector else { return Vec::new() };
         let what = format!("the owners of the resources of the handler `{}` cannot be read", handler.name);

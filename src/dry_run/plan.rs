@@ -56,7 +56,7 @@ pub struct PlannedStep {
     /// The arguments of a call, or the changed fields of a write, in reading order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<StepDetail>,
-    /// The reason why the server would reject the write; `None` if it would not or that is not known, and for a driver call.
+    /// The reason why the server would reject the write; `None` if the server would accept it, if that is not known, and for a driver call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// The reason why the server could not check the write in a dry run; `None` if it could, and for a driver call.

@@ -108,7 +108,8 @@ impl Liveness {
         Client::new(service, namespace)
     }
 
-    /// Records a watch request with the query `query` of its URL. Fails if it follows the previous one within [`MIN_WATCH_INTERVAL`].
+    /// Records that a watch is about to be requested with the URL query `query`. If the previous request was less than
+    /// [`MIN_WATCH_INTERVAL`] ago, records nothing and fails: the previous watch ended at once.
     fn request_watch(&self, query: &str) -> Result<(), EndedAtOnce> {
         let (mut activity, now) = (lock(&self.0), Instant::now());
         if activity.last_request.is_some_and(|last| now.duration_since(last) < MIN_WATCH_INTERVAL) {

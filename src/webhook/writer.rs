@@ -54,7 +54,7 @@ enum CertificateWriteError {
     /// The Secret cannot be written.
     #[error("write the certificate of the webhook into its Secret")]
     WriteSecret(#[source] Box<kube::Error>),
-    /// The certificates that API servers trust cannot be written.
+    /// The field `caBundle` of the webhook configuration, with the certificates that API servers trust, cannot be written.
     #[error("write the certificates that API servers trust (`caBundle`)")]
     WriteBundle(#[source] Box<kube::Error>),
 }

@@ -33,7 +33,7 @@ pub(crate) struct PodInterfaceSpec<'a> {
 }
 
 impl PodInterfaceSpec<'_> {
-    /// Returns the properties as attributes of a request.
+    /// Returns the netlink attributes that give the interface its name, MAC address, network namespace and, if set, MTU.
     fn attributes(self) -> Vec<LinkAttribute> {
         let mut attributes = vec![
             LinkAttribute::IfName(self.name.to_owned()),

@@ -14,7 +14,7 @@
 //! | [`PodVifDriver`] | creates, activates, lists and releases VIFs |
 //! | [`VifPoolDriver`], [`VifPoolObserver`] | a [`PodVifDriver`] with a pool, and the events of the cluster that the pool needs |
 //! | [`BulkVifDriver`] | creates, changes, lists and deletes the VIFs of a pool |
-//! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | choose project, subnets, groups of services |
+//! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | choose the project, subnets and security groups of a service |
 //! | [`NamespaceProjectDriver`], [`NamespaceSubnetDriver`] | choose the project and manage the networks of namespaces |
 //! | [`LoadBalancerDriver`], [`ListenerDriver`] | manage load balancers and their listeners |
 //! | [`NetworkPolicyDriver`] | manages the security groups of network policies |

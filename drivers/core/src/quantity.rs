@@ -44,8 +44,8 @@ impl ExactQuantity {
         Some(Self { negative, rest, twos, fives: decimal.checked_add(fives)? })
     }
 
-    /// Returns `factor` times the amount, rounded up to an integer; `None` if the amount is negative, the result exceeds 64 bits, or an
-    /// intermediate product exceeds 128 bits.
+    /// Returns `factor` times the amount, rounded up to an integer; `None` if the amount is negative, the result exceeds 64 bits, or the
+    /// numerator exceeds 128 bits.
     pub fn times(self, factor: u64) -> Option<u64> {
         if self.negative {
             return None;

@@ -37,8 +37,8 @@ pub trait ServiceProjectDriver: Send + Sync {
     /// Returns the project of `service`.
     async fn project(&self, service: &Service) -> Result<ProjectId, DriverError>;
 
-    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
-    /// driver needs none.
+    /// Returns the observer to which the handler passes all namespaces before the first call of this driver, and then every change;
+    /// `None`, the default, if the driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }

@@ -132,7 +132,8 @@ impl Ec2Prefixes {
         Ok(items)
     }
 
-    /// Adds the types and the subnets of `instances` to the caches `types` and `subnets`. Reads only those that are not cached yet.
+    /// Reads the instance types of `instances` and the subnets of their network interfaces from EC2, unless they are cached, and adds them
+    /// to the caches `types` and `subnets`.
     async fn learn(&self, instances: &[InstanceItem]) -> Result<(), DriverError> {
         let wanted: BTreeSet<_> = instances.iter().map(|instance| instance.instance_type.as_str()).collect();
         let unknown = wanted.into_iter().filter(|name| !lock(&self.types).contains_key(*name)).collect();

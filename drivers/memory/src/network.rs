@@ -178,7 +178,8 @@ impl MemoryNetwork {
     }
 
     /// Creates a port with the ownership mark of `cluster` and `owner`, or a pooled one without an owner. If the quota of ports is used up,
-    /// the error is [`Reason::Quota`]; if a subnet has no free address, it is [`Reason::NoAddress`].
+    /// the error is [`Reason::Quota`]; if a subnet has no free address, it is [`Reason::NoAddress`]; if a subnet does not exist, it is
+    /// [`Reason::NotFound`].
     pub(super) fn create_port(
         &self,
         cluster: &ClusterId,

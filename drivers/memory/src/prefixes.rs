@@ -60,7 +60,8 @@ struct MachineTemplate {
     addresses_per_interface: usize,
 }
 
-/// The numbers of calls of the methods of [`MemoryPrefixes`] as a [`PrefixProvider`] so far, including failed ones, which tests check.
+/// The numbers of calls so far, failed ones included, of the methods that [`MemoryPrefixes`] has as a [`PrefixProvider`], for checks in
+/// tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefixCalls {
     /// The number of calls of [`PrefixProvider::interfaces`].

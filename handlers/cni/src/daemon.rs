@@ -80,7 +80,7 @@ impl CniDaemon {
         let _ = (self.recorder.set(recorder), self.on_request.set(on_request));
     }
 
-    /// Records that the table contains all pods of the node: from now on, `STATUS` succeeds.
+    /// Records that the daemon has read all pods of its node: from now on, the CNI command `STATUS` succeeds.
     pub fn set_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }

@@ -228,7 +228,8 @@ impl NodePool {
         actions
     }
 
-    /// Returns `true` if the interface needed more blocks at the last [`plan`](Self::plan), or if a change is in progress or to be repeated.
+    /// Returns `true` if the interface needed more blocks when the size policies were last set, or if a change is in progress or to be
+    /// repeated.
     pub fn needs_change(&self, now: Duration) -> bool {
         let mut counts = self.pools.iter().map(|pool| pool.counts(now));
         self.lacks_blocks != [false; 2] || counts.any(|counts| counts.growing > 0 || counts.shrinking > 0)
@@ -300,7 +301,8 @@ impl NodePool {
         self.pools.iter_mut().flat_map(|pool| pool.tick(now)).map(|(pod, ())| pod).collect()
     }
 
-    /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next even without a change; `None` for never.
+    /// Returns the time at which [`plan`](Self::plan) and [`wake`](Self::wake) must be called next even without a change; `None` if they
+    /// need not be called.
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let surplus =
             self.surplus_since.iter().flatten().map(|since| *since + self.cool_down * SURPLUS_COOL_DOWNS);

@@ -78,7 +78,8 @@ struct KnownNode {
     instance: InstanceId,
     subnet: SubnetId,
     pool: NodePool,
-    /// The time at which changes of the interface must be planned even if the node has not changed until then; `None` for no such time.
+    /// The time at which changes of the interface must be planned even if the node has not changed until then; `None` if no such plan is
+    /// needed.
     due: Option<Duration>,
     /// The time before which the interface is not read, because a read may not show its last change yet.
     visible_at: Duration,
@@ -268,7 +269,8 @@ impl NodeTable {
     }
 
     /// Returns the changes of interfaces that the caller must begin now, each with the name of the node and the id of its interface, and
-    /// the delay until the next call even if no node changes; `None` for no such call. Wakes the pods that should request an address again.
+    /// the delay after which this must be called again even if no node changes; `None` if it need not be. Wakes the pods that should
+    /// request an address again.
     pub(crate) fn plan(&self) -> (Vec<(String, InterfaceId, NodeAction)>, Option<Duration>) {
         let (now, mut guard) = (self.now(), self.state());
         let TableState { nodes, changed, exhausted, woken } = &mut *guard;

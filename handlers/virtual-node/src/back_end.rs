@@ -29,7 +29,7 @@ pub struct PodRemoval {
     pub owner: Owner,
     /// The last known state of the pod object; `None` if it was deleted before this process started.
     pub pod: Option<Arc<Pod>>,
-    /// The workload of the pod; `None` if neither of the last two reads of the machine contained it.
+    /// The workload of the pod; `None` if neither of the last two successful reads of the machine contained it.
     pub workload: Option<Arc<HostedPod>>,
 }
 

@@ -24,11 +24,11 @@ pub(crate) struct Machine {
     /// The name of the node.
     pub(crate) name: Arc<str>,
     state: Mutex<State>,
-    /// Notified when the reader task should read the machine at once.
+    /// Notified when the reader task should read the machine at once, unless it waits after a failed read.
     pub(crate) wake: Notify,
-    /// Notified when the parameters of the connection changed, or a report ended an outage. The reader task then reads at
-    /// once, even if it waits after a failed read.
-    pub(crate) reconnect: Notify,
+    /// Notified when the parameters of the connection changed, or when a machine that could not be reached has sent a report. The reader
+    /// task then reads at once, even if it waits after a failed read.
+    pub(crate) retry_now: Notify,
     notifier: Arc<Notifier>,
     pods: Arc<ClusterIndex>,
     policy: Policy,
@@ -63,7 +63,7 @@ impl Machine {
         let state =
             State { view, back_end: None, inventory, health_outdated: false, reports, reached: false };
         let state = Mutex::new(state);
-        Self { name, state, wake: Notify::new(), reconnect: Notify::new(), notifier, pods, policy }
+        Self { name, state, wake: Notify::new(), retry_now: Notify::new(), notifier, pods, policy }
     }
 
     /// Returns a copy of the current state of the node and its machine.
@@ -76,7 +76,7 @@ impl Machine {
         lock(&self.state).back_end.clone()
     }
 
-    /// Returns the workload of the pod with this UID; `None` if neither of the last two reads of the machine contained it.
+    /// Returns the workload of the pod with this UID; `None` if neither of the last two successful reads of the machine contained it.
     pub(crate) fn workload(&self, uid: &Uid) -> Option<Arc<HostedPod>> {
         lock(&self.state).inventory.get(uid).map(Arc::clone)
     }
@@ -93,7 +93,7 @@ impl Machine {
         lock(&self.state).inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
     }
 
-    /// Makes the reader task read the machine at once.
+    /// Makes the reader task read the machine at once, unless it waits after a failed read.
     pub(crate) fn wake_reader(&self) {
         self.wake.notify_one();
     }
@@ -149,7 +149,7 @@ impl Machine {
         state.view.spec = Arc::new(spec);
         drop(state);
         // One of both, so that the reader reads once.
-        if moved { self.reconnect.notify_one() } else { self.wake_reader() }
+        if moved { self.retry_now.notify_one() } else { self.wake_reader() }
     }
 
     /// Records a successful read. Returns `true` if that read ends an outage.
@@ -171,7 +171,7 @@ impl Machine {
         };
         self.notify(transition);
         if transition == Transition::Up {
-            self.reconnect.notify_one();
+            self.retry_now.notify_one();
         }
     }
 

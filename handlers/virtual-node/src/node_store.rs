@@ -155,7 +155,7 @@ impl NodeStore {
         }
     }
 
-    /// Returns the node with this name, with the state of its machine; `None` if it was not added, or was removed since.
+    /// Returns the node with this name, with the state of its machine; `None` if it was not added, or was removed or released since.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Machine>> {
         lock(&self.nodes).machines.get(name).cloned()
     }

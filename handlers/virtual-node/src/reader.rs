@@ -252,7 +252,7 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
             () = until_due(machine, &mut planned, times.workloads), if failed == 0 => {}
             () = tokio::time::sleep_until(next_read), if failed > 0 => {}
             // A new connection, which was not tried yet.
-            () = machine.reconnect.notified() => failed = 0,
+            () = machine.retry_now.notified() => failed = 0,
             // A machine that does not answer is not read more often because of its pods.
             () = machine.wake.notified(), if failed == 0 => {}
         }

@@ -58,7 +58,7 @@ pub(super) struct StatusArguments {
 }
 
 /// Requests the state of the controller from `client` and writes it to `output`. With `--wait`, first waits until the object is handled; if
-/// the time limit passes before, fails after the output.
+/// the time limit passes before, fails, after the output if the last request succeeded.
 pub(super) async fn status(
     arguments: StatusArguments,
     client: &AdminClient,

@@ -50,7 +50,8 @@ struct StoredObject {
 pub(super) struct Applied {
     /// The deletion of another object that had the same name before, then the change of the reported object; each `None` if there is none.
     pub(super) events: [Option<AnyEvent>; 2],
-    /// The object itself, if it cannot be decoded and is to be reported to the user; `None` for a state that was reported before.
+    /// The object itself if it is to be reported to the user, because it cannot be decoded; `None` if it can, if this state was reported
+    /// before, or if too many such objects are kept.
     pub(super) undecodable: Option<Undecodable>,
 }
 

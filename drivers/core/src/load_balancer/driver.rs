@@ -111,8 +111,8 @@ pub trait LoadBalancerDriver: ListenerDriver {
     /// balancer that does not exist counts as released. A load balancer that is not marked for `owner` is not changed.
     async fn release_load_balancer(&self, owner: &Owner, id: &LoadBalancerId) -> Result<(), DriverError>;
 
-    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
-    /// driver needs none.
+    /// Returns the observer to which the handler passes all namespaces before the first call of this driver, and then every change;
+    /// `None`, the default, if the driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }

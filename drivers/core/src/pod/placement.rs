@@ -36,8 +36,8 @@ pub trait PodProjectDriver: Send + Sync {
     /// Returns the project of `pod`.
     async fn project(&self, pod: &Pod) -> Result<ProjectId, DriverError>;
 
-    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
-    /// driver needs none.
+    /// Returns the observer to which the handler passes all namespaces before the first call of this driver, and then every change;
+    /// `None`, the default, if the driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }
@@ -76,8 +76,8 @@ pub trait PodSubnetsDriver: Send + Sync {
         Err(DriverError::new(Reason::Unsupported, "find a subnet by its id").detail(format!("subnet {id}")))
     }
 
-    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
-    /// driver needs none.
+    /// Returns the observer to which the handler passes all namespaces before the first call of this driver, and then every change;
+    /// `None`, the default, if the driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }
@@ -110,8 +110,8 @@ pub trait PodSecurityGroupsDriver: Send + Sync {
         project: &ProjectId,
     ) -> Result<Vec<SecurityGroupId>, DriverError>;
 
-    /// Returns the observer that must receive all namespaces before the first call of this driver; `None`, the default, if the
-    /// driver needs none.
+    /// Returns the observer to which the handler passes all namespaces before the first call of this driver, and then every change;
+    /// `None`, the default, if the driver needs none.
     fn namespaces(&self) -> Option<Arc<dyn NamespaceObserver>> {
         None
     }

@@ -30,6 +30,7 @@ pub struct Grown<G> {
 /// The back-off after failed attempts to create or to delete groups of a warm pool: 1 s after the first failure, doubled by each further
 /// one, at most 30 s. A longer delay from [`Shortfall::Throttled`] is used instead. A success ends the back-off. The delay does not depend
 /// on the number of waiting owners. A pool has one value for all its attempts to create groups, and another one for those to delete them.
+/// An exhausted resource that several pools share has one, too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttemptBackoff {
     /// The number of consecutive failed attempts.

@@ -87,9 +87,9 @@ pub trait PoolKind: Sized + 'static {
 
 /// The properties of a free item that determine its rank.
 pub struct Candidate<'c, K: PoolKind> {
-    /// The group of the item.
+    /// The group of the item: the pool creates and deletes the items of a group together.
     pub group: &'c K::Group,
-    /// The number of free items in the group.
+    /// The number of free items in the group of this item, including this one.
     pub free: usize,
     /// `true` if the group has the configuration that the owner requires.
     pub fits: bool,

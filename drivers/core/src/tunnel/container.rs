@@ -22,10 +22,10 @@ pub struct ContainerStatusData {
     pub state: ContainerState,
     /// The time of the last change of `state`, by the clock of the machine.
     pub change_time: Time,
-    /// The reason of the last change, as one word; empty if there is none.
+    /// The reason of the last change of `state`, as one word; empty if there is none.
     #[serde(default)]
     pub reason: String,
-    /// The message of the last change, for people; empty if there is none.
+    /// The message about the last change of `state`, for people; empty if there is none.
     #[serde(default)]
     pub message: String,
 }

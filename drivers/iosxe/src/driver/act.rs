@@ -224,8 +224,8 @@ impl IosXeDriver {
     }
 
     /// Sends the request of a step. Returns `true` if the device accepted or refused it, and `false` if it did not answer in time. A
-    /// refusal is recorded, and affects the next decision. Returns an error if the device cannot be reached, or if the request cannot be
-    /// built.
+    /// refusal is recorded, and affects the next decision. Returns an error if the device cannot be reached or refuses the log-in, if this
+    /// process is not the leader, or if the request cannot be built, for example without a free IP address.
     async fn act(
         &self,
         observed: &Observed,

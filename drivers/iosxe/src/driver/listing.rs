@@ -66,8 +66,8 @@ impl PodListing {
         app.address.or_else(|| app.macs.iter().find_map(|mac| self.addresses.get(mac)).copied())
     }
 
-    /// Reads the ARP table of the device if a running application does not report its IP address and the last read is not too recent. If
-    /// the read fails, the pods are listed without that address, and the table is read again later.
+    /// Reads the ARP table of the device if the IP address of a running application is neither reported nor configured, and the last read
+    /// is not too recent. If the read fails, the pods are listed without that address, and the table is read again later.
     pub(super) async fn read_addresses(
         &mut self,
         client: &dyn NetworkClient,

@@ -66,7 +66,7 @@ pub(crate) enum Configured {
 pub(crate) enum Goal {
     /// The application is to run, with the configuration of its pod.
     Running {
-        /// `true` if the application is to be started again after its exit.
+        /// `true` if an application that exited is to be started again.
         ended: bool,
         /// `true` if the application is to be installed or activated again after it failed on the device ([`AppState::Failed`]).
         failed: bool,

@@ -27,8 +27,8 @@ pub(super) fn fetch(package: Package, record: &AppRecord) -> AppStep {
 }
 
 impl AppRecord {
-    /// Returns `true` if the device cannot install from the URL: it has refused permanently, or an install was cancelled because the
-    /// download did not end within its time limit.
+    /// Returns `true` if the device cannot install from the URL: the install was refused or failed in a way that a retry would repeat, or
+    /// it was cancelled because the download did not end within its time limit.
     pub(super) fn url_failed(&self) -> bool {
         let refusal = self.attempt(AppStep::Install).and_then(|install| install.refusal.as_ref());
         self.fetch.download_timed_out || refusal.is_some_and(|refusal| refusal.kind == RefusalKind::Lasting)

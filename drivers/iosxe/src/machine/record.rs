@@ -109,9 +109,9 @@ impl AppRecord {
         }
     }
 
-    /// Records the observed state of the application. If it changed, forgets the attempts at steps that the device refused or
-    /// that the new state makes unnecessary. An install counts as failed if the application is still absent after the time
-    /// limit, or disappears during the install without an uninstall of ours. Returns `true` if the device has activated or started the application by itself.
+    /// Records the observed state of the application. If it changed, forgets the attempts at steps that the device refused or that the new
+    /// state makes unnecessary. An install counts as failed if the application is still absent after the time limit, or disappears during
+    /// the install without an uninstall of ours. Returns `true` if the device has activated or started the application by itself.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) -> bool {
         if state == self.state {
             self.fail_overdue_install(now);
@@ -312,7 +312,8 @@ impl AppRecord {
         device_text.or(self.reason.as_deref())
     }
 
-    /// Returns the last attempt of a step; `None` if there was none, or if the step has led to its target state.
+    /// Returns the last attempt of a step; `None` if there was none, or if it was forgotten: the step has led to its target state, the
+    /// state changed after a refusal, or the request was not sent.
     pub(crate) fn attempt(&self, act: AppStep) -> Option<&Attempt> {
         self.attempts.get(&act)
     }

@@ -57,8 +57,8 @@ impl Restconf {
 
     /// Sends a request with the usual time limit. If the device cannot be reached, closes the gate, so that waiting requests fail at once.
     /// A request that `changes` the device and is not answered within the time limit does not close the gate, because the request itself
-    /// may hang. With `changes`, the error says that the request may have taken effect, unless the gate was closed or there was no
-    /// connection.
+    /// may hang. With `changes`, the error says that the request may have taken effect, unless the gate was closed, there was no
+    /// connection, or the log-in was refused.
     pub(super) async fn send(
         &self,
         request: RequestBuilder,

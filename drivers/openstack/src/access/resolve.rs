@@ -107,7 +107,7 @@ impl Resolver<'_> {
     }
 
     /// Returns the login that `auth_type` selects. Without that option, an application credential is used if one is named, and otherwise a
-    /// password. If the login is incomplete, adds the problems and returns `None`.
+    /// password. If the login is incomplete, invalid or of an unknown method, adds the problems and returns `None`.
     fn auth(&mut self) -> Option<Auth> {
         let options = self.options;
         let has_credential =
@@ -127,7 +127,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the login by a password, which needs a user and a project. Adds a problem for each missing part and returns `None`.
+    /// Returns the login by a password, which needs a user and a project. If parts are missing or invalid, adds a problem for each and
+    /// returns `None`.
     fn password(&mut self) -> Option<Auth> {
         let options = self.options;
         let (scope, url, user) = (self.scope(), self.keystone(), self.user());
@@ -138,8 +139,8 @@ impl Resolver<'_> {
         Some(Auth::Password { url: url?, user: user?, password: password?, scope: scope? })
     }
 
-    /// Returns the login by an application credential. One that is given by its name needs its user too. Adds a problem for each missing
-    /// part and returns `None`.
+    /// Returns the login by an application credential. One that is given by its name needs its user too. If parts are missing or invalid,
+    /// adds a problem for each and returns `None`.
     fn credential(&mut self) -> Option<Auth> {
         let options = self.options;
         let id = options.application_credential_id.as_ref();

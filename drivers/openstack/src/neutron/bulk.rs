@@ -55,9 +55,9 @@ pub(super) fn all_failed(vifs: &[Vif], error: &DriverError) -> Vec<(VifId, Drive
 }
 
 impl MarkedPorts {
-    /// Creates the ports of a bulk request by one call, all of them or none. If the response is lost, the ports are listed by their
-    /// ownership mark. In that case fewer than `count` ports may be returned, together with the error, and more may appear later. Ports
-    /// beyond `count`, which a proxy that repeats requests creates, are left to the list of pooled ports.
+    /// Creates `count` ports for a VIF pool by one request, of which Neutron creates all or none. If the response is lost, lists the ports with
+    /// the ownership mark of `batch` and returns up to `count` of them; if there are fewer, also returns the error, and the others may appear
+    /// later. Ports beyond `count`, which a proxy that repeats requests creates, are not returned; the next list of pooled VIFs has them.
     pub(super) async fn create_pooled(
         &self,
         request: &BulkVifRequest,

@@ -117,7 +117,8 @@ impl NestedVlanDriver {
     }
 
     /// Adds a port to its trunk if it is not a subport of it. With `redo`, a port that is a subport is removed and added again. Does
-    /// nothing if the trunk or the VLAN id of the port is not cached. The error is [`Reason::NotFound`] if another subport has the VLAN id.
+    /// nothing if the VIF has no VLAN id, or if the port's mark is not cached or names no trunk. The error is [`Reason::NotFound`] if
+    /// another subport has the VLAN id.
     async fn repair(&self, vif: &Vif, redo: bool) -> DriverResult<()> {
         let Some(vlan) = vlan_of(vif) else { return Ok(()) };
         let nesting = self.ports.recorded(&vif.id).and_then(|mark| mark.nesting);

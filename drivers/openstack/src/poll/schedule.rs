@@ -171,7 +171,7 @@ impl<K: Clone + Eq + Hash + Ord, P: Pacing> PollSchedule<K, P> {
     }
 
     /// Records the results of a poll, by resource: the final status, or `None` if the resource is pending. The result of a poll that began
-    /// before the wait for the resource is ignored.
+    /// before the wait for its resource started is ignored.
     pub(crate) fn record(
         &mut self,
         results: impl IntoIterator<Item = (K, Option<P::Status>)>,

@@ -75,8 +75,9 @@ pub(super) struct SharedQueueState {
 
 impl SharedQueueState {
     /// Waits until `at`, the time of the next attempt. `outage` is `Some` after a transient failure: the wait may then end early, because
-    /// the outage is over, or because it is probed after the delay in `outage`, which the error requested. Returns `false` if the queues
-    /// shut down or `arrival` is notified before. During the wait, the queue does not count as busy.
+    /// the outage is over, or because this message is tried as the probe, at the earliest after the delay in `outage`, which the error
+    /// requested. Returns `false` if the queues shut down or `arrival` is notified before. During the wait, the queue does not count as
+    /// busy.
     pub(super) async fn wait_until(&self, at: Instant, outage: Option<Duration>, arrival: &Notify) -> bool {
         let due = async {
             match outage {

@@ -92,7 +92,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         self
     }
 
-    /// Lets the queues handle messages from now on, beginning with those that were held back since [`closed`](Self::closed).
+    /// Lets the queues handle messages from now on, including those that were held back since [`closed`](Self::closed).
     pub fn open(&self) {
         let queues = Arc::clone(&self.queues);
         queues.open.store(!queues.stop.is_cancelled(), SeqCst);

@@ -118,7 +118,7 @@ impl DriverTrait {
     }
 
     /// Builds the driver called `name`. In a dry run, the driver is wrapped so that it records changes. Fails if there is no such driver,
-    /// if it cannot be built, or in a dry run that the trait does not support.
+    /// if it cannot be built, or if this is a dry run and the trait does not support dry runs.
     fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
         let entry = self.drivers.get(name).ok_or_else(|| {
             let wanted = if self.has_option { self.option() } else { self.alias.clone() };

@@ -146,7 +146,8 @@ impl Setup {
         names.map(|name| Ok((name.clone(), self.driver_named(name)?))).collect()
     }
 
-    /// Returns the name of the configured driver of the trait `D`; without its option, the default. Fails if `D` is not registered.
+    /// Returns the name of the configured driver of the trait `D`: the value of its option, or the default of the trait. Fails if `D` is
+    /// not registered.
     pub fn driver_name<D: ?Sized + 'static>(&self) -> Result<String, SetupError> {
         let driver_trait = self.driver_trait::<D>()?;
         Ok(self.kubernetes(&driver_trait.option()).unwrap_or(&driver_trait.default).to_owned())

@@ -231,8 +231,8 @@ impl Reconciliation<'_> {
         interrupted.or(refused).map_or(Ok(()), Err)
     }
 
-    /// Classifies the error of a failed step. If the driver refuses a change because the load
-    /// balancer is busy, the load balancer counts as pending; any other error is a failure.
+    /// Classifies the error of a failed step. If the driver certainly refused the change because the load balancer is busy, and names a
+    /// retry delay, the load balancer counts as pending; any other error is a failure.
     fn interrupted(&mut self, step: &LbStep, error: DriverError) -> Interruption {
         let of_load_balancer = step.changes_load_balancer();
         let busy = error.reason() == Reason::Conflict && !error.ambiguous() && of_load_balancer;

@@ -36,9 +36,9 @@ pub struct VifClaims {
     /// The VIFs whose ownership mark named no pod when the marks were read, by hash, each with the pod that
     /// uses it, if known. A former VIF pool has handed them out.
     pooled: DashMap<u64, Option<Uid>>,
-    /// The pods whose annotation names a VIF that is not known to be theirs, each with the time at which that
-    /// was noticed.
-    unknown: DashMap<Uid, Instant>,
+    /// The UIDs of pods whose annotation names a VIF that is not known to be theirs, each with the time at which that was noticed. A list
+    /// of all VIFs that began later settles it.
+    unknown_since: DashMap<Uid, Instant>,
     /// The time at which all VIFs were last listed because of an unknown one.
     listed: Mutex<Option<Instant>>,
     hasher: RandomState,
@@ -48,7 +48,7 @@ pub struct VifClaims {
 #[derive(Clone, PartialEq)]
 struct Published {
     vifs: Vec<VifId>,
-    /// `true` if all of the published VIFs were found to belong to the pod.
+    /// `true` if all VIFs in the pod's annotation were found to belong to the pod; `false` if one was found not to.
     is_verified: bool,
     /// The address that the pod uses although its annotation names no VIF that has it.
     address_in_use: AddressInUse,
@@ -99,7 +99,7 @@ impl VifClaims {
 
     /// Records that the pod publishes these VIFs, which belong to it, and calls the observer if that is new.
     pub fn set_verified(&self, uid: &Uid, vifs: &[Vif]) {
-        self.unknown.remove(uid);
+        self.unknown_since.remove(uid);
         let published = Published { vifs: ids(vifs), is_verified: true, address_in_use: AddressInUse::None };
         let before = self.published.insert(uid.clone(), published.clone());
         if let Some(observer) = self.observer.get().filter(|_| before != Some(published)) {
@@ -109,7 +109,7 @@ impl VifClaims {
 
     /// Records that the pod publishes these VIFs although one of them does not belong to it, and which other address the pod may be using.
     fn set_unverified(&self, uid: &Uid, vifs: &[Vif], address_in_use: AddressInUse) {
-        self.unknown.remove(uid);
+        self.unknown_since.remove(uid);
         let published = Published { vifs: ids(vifs), is_verified: false, address_in_use };
         self.published.insert(uid.clone(), published);
     }
@@ -117,7 +117,7 @@ impl VifClaims {
     /// Forgets the VIFs that the pod published, because the pod was deleted.
     pub fn forget(&self, uid: &Uid) {
         self.published.remove(uid);
-        self.unknown.remove(uid);
+        self.unknown_since.remove(uid);
     }
 
     /// Returns the UID of the pod that publishes the VIF and to which the VIF belongs; `None` if there is none.
@@ -184,7 +184,7 @@ impl VifClaims {
     /// VIF was noticed. If the time is zero, the caller must list them now.
     fn list_after(&self, uid: &Uid) -> Option<Duration> {
         let now = Instant::now();
-        let noticed = *self.unknown.entry(uid.clone()).or_insert(now);
+        let noticed = *self.unknown_since.entry(uid.clone()).or_insert(now);
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = listed.map_or(Duration::ZERO, |listed| (listed + LIST_INTERVAL).duration_since(now));
         if listed.is_some_and(|listed| listed > noticed) {

@@ -14,7 +14,7 @@ pub enum DeviceError {
     /// A device of a file or the configuration already uses the node name.
     #[error("the node name is already used by a device of a file or the configuration; rename one of them")]
     Taken,
-    /// The API server did not accept a change of the object or its status.
+    /// A change of the `CiscoDevice` object or of its status could not be written to the API server.
     #[error("{step} of the device")]
     Write {
         /// The step that failed, as an imperative.

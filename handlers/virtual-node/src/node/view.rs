@@ -14,12 +14,12 @@ pub(crate) struct MachineView {
     pub(crate) spec: Arc<NodeSpec>,
     /// The reachability of the machine: not tried yet, up, or down with the current outage.
     pub(crate) reach: Reachability,
-    /// The state of the Node object in Kubernetes: about to be created, owned by this handler, or missing.
+    /// The state of the Node object in Kubernetes: not read yet or about to be created, owned by this handler, or missing.
     pub(crate) object: NodeObject,
     /// The last reported health of the machine; `None` before the first report.
     pub(crate) health: Option<Arc<NodeHealth>>,
-    /// The address and port of the node's kubelet API; `None` while this process does not serve it. The node has the
-    /// address as `InternalIP`.
+    /// The address and port at which the API server reaches the node's kubelet API; `None` while they are not known. The node has the
+    /// address as `InternalIP`. A dry run sets the expected ones, although it serves nothing.
     pub(crate) kubelet: Option<SocketAddr>,
 }
 

@@ -11,7 +11,8 @@ use super::observation::container_of;
 pub(crate) enum PodTask {
     /// No step: the pod has finished, and its workload is removed, or cannot or must not be removed now.
     Leave,
-    /// Wait: no step may be sent to the machine now, because it is not reachable or its node is being removed.
+    /// Wait: no step may be sent to the machine now, because it is not reachable, or its Node object is not owned by this handler or is
+    /// being removed.
     Wait,
     /// Write the status only: the workload runs as the pod specifies.
     Report,

@@ -157,8 +157,8 @@ impl Cluster {
         self.pods.insert(uid, pod);
     }
 
-    /// Removes a pod that was deleted, and records its UID for each node whose pods are being read. Returns the last state of the pod;
-    /// `None` if it was not in the index.
+    /// Removes a deleted pod, and records its UID for each node whose pods are being listed, so that an older list does not add the pod
+    /// again. Returns its last state; `None` if it was not in the index.
     fn drop_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
         for gone in self.gone.values_mut() {
             gone.insert(uid.to_owned());

@@ -38,8 +38,8 @@ impl SentBaselines {
         }
     }
 
-    /// Returns the image of a container in the baseline of a base; `None` if the last baseline that this process sent to the base does not
-    /// contain it, or is older than [`RETENTION`].
+    /// Returns the image of a container in the recorded baseline of a base; `None` if no baseline is recorded, or if it does not contain
+    /// the container. [`expire`](Self::expire) removes old records.
     pub(super) fn image(&self, node: &str, key: &ContainerKey) -> Option<String> {
         lock(&self.0).get(node)?.images.get(key).cloned()
     }

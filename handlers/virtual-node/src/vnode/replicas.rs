@@ -44,7 +44,7 @@ impl Replicas {
         Self { replica, timing, name, own, seen: HashMap::new() }
     }
 
-    /// Returns the identities of the replicas that hold one of these Leases, if the Lease has changed within its duration.
+    /// Returns the identities of the holders of the Leases in `seen` that have changed within the last Lease duration.
     pub(super) fn alive(&self, now: BootTime) -> impl Iterator<Item = &str> {
         let alive = self.seen.values().filter(move |seen| now < seen.since + self.timing.duration);
         alive.map(|seen| &*seen.lease.holder).filter(|holder| !holder.is_empty())

@@ -71,7 +71,8 @@ struct CloudFileEntry {
 }
 
 /// Reads the cloud `name` from clouds.yaml, secure.yaml and clouds-public.yaml. Returns the merged options, and the location of each in
-/// these files. Fails if there is no clouds.yaml or it lacks the cloud, or if a file is invalid.
+/// these files. Fails if there is no clouds.yaml or it lacks the cloud, if a vendor profile is missing, or if a file is invalid or contains
+/// an unsupported option.
 pub(super) fn read_cloud(
     name: &str,
     environment: &Environment,
