@@ -205,7 +205,7 @@ fn port_group(section: &VirtualPortGroup) -> Result<NetworkAttachment, DriverErr
     Ok(NetworkAttachment::PortGroup { group, guest })
 }
 
-/// Returns the attachment that the section of an internal port of the switch (AppGigabitEthernet) describes, `true` if applications get
+/// Returns the attachment that the section of an internal port of the switch (`AppGigabitEthernet`) describes, `true` if applications get
 /// addresses by DHCP, and the path of the option for DHCP. Refuses values that the YANG module does not allow.
 fn ethernet(section: &AppGigabitEthernet) -> Result<(NetworkAttachment, bool, &'static str), DriverError> {
     let options = section.vlan_if.clone().unwrap_or_default();
