@@ -255,7 +255,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds `what`, the description of a failed step, and its error to the parts that could not be planned.
+    /// Adds to the reasons why parts could not be planned that the step described by `what` failed with `error`.
     fn failed(&self, what: &str, error: &HandlerError) {
         self.not_planned(format!("{what}: {}", causes(&**error)));
     }

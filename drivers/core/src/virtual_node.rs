@@ -70,7 +70,7 @@ pub enum PodProgress {
     Failing {
         /// The failure as one word in CamelCase, as a kubelet calls it: `ErrImagePull`.
         reason: Cow<'static, str>,
-        /// The message of the device, for people.
+        /// The description of the failure, for people: written by the driver, or quoted from the machine.
         message: String,
         /// The delay before the next poll. In JSON, whole milliseconds.
         #[serde(rename = "poll_after_ms", with = "milliseconds")]

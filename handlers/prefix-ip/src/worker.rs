@@ -27,7 +27,7 @@ const REPEAT_AFTER_READ: Duration = MAX_VISIBILITY_DELAY.saturating_add(Duration
 /// An occurrence that is reported as a Kubernetes Event on a node.
 #[derive(Clone, Debug)]
 pub enum NodeReport {
-    /// A call of the provider that changes the blocks of the interface failed.
+    /// A call of the provider to assign blocks (prefixes or single addresses) to the interface of a node, or to remove them, failed.
     Failed(DriverError),
     /// Another program changed the blocks of the interface.
     Drift(InterfaceDrift),

@@ -11,7 +11,8 @@ pub struct Policy {
     /// The interval between reads of the health of a machine, varied by up to a tenth. While its heartbeats arrive and its workloads stay
     /// the same, its health is read in every fifth interval. Default: 60 s.
     pub health_interval: Duration,
-    /// The time limit of a read, extended while the machine answers other requests. Default: 30 s.
+    /// The time limit of a read of a machine's workloads or health. Each answer of the machine to another request starts it again. Default:
+    /// 30 s.
     pub read_timeout: Duration,
     /// The time since the last answer of a reachable machine after which its node becomes not ready, if at least two
     /// reads have failed. A machine that refuses a read becomes unreachable at once. Default: 15 s.

@@ -96,8 +96,8 @@ pub(super) struct Growing<W> {
 pub enum Take<I> {
     /// The item was taken, and its group has the required configuration.
     Got(I),
-    /// The item was taken, but the caller must change its group to the required configuration before the item
-    /// is used, and report the change to [`changed`](WarmPool::changed).
+    /// The item was taken, but its group (the items that the pool creates and deletes together) has another or an unknown configuration.
+    /// Before it uses the item, the caller must give the group the required configuration and report that to `changed`.
     Adapt(I),
     /// No item is available now. The owner [waits](WarmPool::waiting) until it takes an item or [leaves](WarmPool::leave).
     Wait(Wait),

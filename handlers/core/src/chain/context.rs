@@ -128,7 +128,7 @@ impl Context<'_> {
         self.current.queued_since
     }
 
-    /// Completes when the queues shut down; never for a [detached](Self::detached) context.
+    /// Completes when the queues of the handler shut down. Never completes if the message is in no queue ([`detached`](Self::detached)).
     pub async fn shutdown(&self) {
         match self.queues {
             Some(queues) => queues.shutdown.cancelled().await,

@@ -24,7 +24,8 @@ pub enum LbError {
     /// The spec of the load balancer could not be computed, or a field or an annotation of the service is invalid.
     #[error(transparent)]
     Spec(#[from] LbaasSpecError),
-    /// The annotation names resources without an ownership mark, and adoption is not enabled.
+    /// The annotation of the service names a load balancer or a public address without the ownership mark (tag or label) of this cluster
+    /// for the service, and `load_balancers.adopt_unmarked`, which allows taking over those of Kuryr, is off.
     #[error(
         "the annotation {STATE_ANNOTATION} of the service or of its Endpoints names a load balancer or a public \
          address that was not created for this service by this cluster; nothing is changed: remove the annotation, \

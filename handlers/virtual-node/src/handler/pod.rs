@@ -124,7 +124,7 @@ impl Shared {
         let change = self.change(owner, replaces);
         match step {
             Ok(Step::Complete) => {
-                if self.is_news(owner, pod) {
+                if self.record_deployed(owner, pod) {
                     let text = format!("the pod is deployed on the machine behind {}", machine.name);
                     self.note_pod(owner, EventReason::Deployed, text);
                 }
@@ -200,9 +200,9 @@ impl Shared {
         }
     }
 
-    /// Records that the pod is deployed with its current specification. Returns `true` if an Event should be published:
-    /// the deployment is new, or another Event about it was published before.
-    pub(super) fn is_news(&self, owner: &Owner, pod: &Pod) -> bool {
+    /// Records that the pod is deployed with its current specification. Returns `true` if the Event `Deployed` should be published: this
+    /// process did not know of the deployment, or an Event about a change or a failure was published before, whose end this Event reports.
+    pub(super) fn record_deployed(&self, owner: &Owner, pod: &Pod) -> bool {
         let mut record = self.records.entry(owner.uid.clone()).or_default();
         let known = record.applied.replace(form(pod)).is_some() || is_running(pod);
         let reported = record.reported.take().is_some();

@@ -272,7 +272,7 @@ async fn a_failure_that_a_machine_reports_is_told_at_once_and_once_until_the_pod
     assert!(!fail());
     assert_eq!(heard.taken(), []);
     let running = json!({ "status": { "phase": "Running" } });
-    assert!(shared.is_news(&owner, &serde_json::from_value(running).unwrap()), "the failure is over");
+    assert!(shared.record_deployed(&owner, &serde_json::from_value(running).unwrap()), "the failure is over");
     assert!(!fail());
     assert_eq!(heard.taken().len(), 1);
 }

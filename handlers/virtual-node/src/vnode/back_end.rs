@@ -212,7 +212,7 @@ fn status_of<'a>(pod: &'a Pod, container: &Container) -> Option<&'a ContainerSta
     statuses.find(|status| status.name == container.name)
 }
 
-/// Returns `true` if the container has run for its pod.
+/// Returns `true` if the container runs or has run for its pod, by its current and last state in the status of the pod.
 fn has_run(status: &ContainerStatus) -> bool {
     let mut states = [&status.state, &status.last_state].into_iter().flatten();
     states.any(|state| state.running.is_some() || state.terminated.is_some())

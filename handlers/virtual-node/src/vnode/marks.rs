@@ -31,7 +31,8 @@ pub(crate) const TUNNEL: &str = "base.koupleless.io/tunnel";
 /// The label of a node with the TCP port at which its base accepts requests.
 pub(crate) const TUNNEL_PORT: &str = "base.koupleless.io/tunnel-port";
 
-/// The annotation of a node with the data of its tunnel about its base, in JSON.
+/// The annotation of a node in which the controller keeps, as a JSON object, what the tunnel must know about the base, such as its gateway,
+/// so that it is known after a restart or a take-over.
 pub(crate) const TUNNEL_DATA: &str = "staffetta.dev/tunnel-data";
 
 /// The taint of all nodes of bases, with the value `True` and the effect `NoExecute`.
