@@ -181,14 +181,9 @@ impl<E: Message + Clone> KeyQueue<E> {
         times.min()
     }
 
-    /// Returns the arguments of [`wait_until`](super::context::SharedQueueState::wait_until), with which the caller waits for the next
-    /// attempt; `None` if no message has failed. They are:
-    ///
-    /// * The time of the next attempt.
-    /// * `Some` if a message waits after a transient failure. The cause may be an outage, such as that of the cloud, so the wait may end
-    ///   early: because the outage is over, or to test if it is over. The value is the longest delay that the errors of such messages
-    ///   requested (zero if none), before which no test is made.
-    /// * The notification of the next arrival of a message, which ends the wait, too.
+    /// Returns the arguments of [`wait_until`](super::context::SharedQueueState::wait_until) for the wait for the next attempt: its time,
+    /// the longest delay that the errors of transient failures requested (zero if none; `None` without such failures), and the notification
+    /// of the next arrival. Returns `None` if no message has failed.
     pub(super) fn next_attempt(&mut self) -> Option<(Instant, Option<Duration>, Arc<Notify>)> {
         let due = self.waiting.front().and_then(|_| self.due())?;
         let outage = self.waiting.iter().filter_map(QueueEntry::outage).max();
