@@ -98,9 +98,8 @@ fn a_controller_does_exactly_what_the_dry_run_planned() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let config = Config { cases: 1, max_shrink_iters: 30, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&prop::array::uniform12(cluster()), |clusters| {
-        for (cluster, (dry_run, done)) in
-            clusters.iter().zip(runtime.block_on(join_all(clusters.iter().map(planned_and_done))))
-        {
+        let outcomes = runtime.block_on(join_all(clusters.iter().map(planned_and_done)));
+        for (cluster, (dry_run, done)) in clusters.iter().zip(outcomes) {
             let broken = cluster.pods.iter().filter(|fate| **fate == PodFate::Broken).count();
             prop_assert_eq!(
                 dry_run.summary.failures,
