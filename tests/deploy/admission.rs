@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::cluster::CLUSTER;
 use crate::kubectl::Kubectl;
 use crate::process::eventually;
@@ -63,6 +65,19 @@ impl Tenant {
         assert!(error.contains("is reserved to staffetta"), "{arguments:?}: {error}");
     }
 
+    /// Changes a reserved annotation of a pod, without storing the change.
+    async fn forges(&self, user: &str) -> Result<String, String> {
+        self.admin.attempt(&["patch", "pod", "web", "--patch", VIF, "--dry-run=server", user]).await
+    }
+
+    /// Waits until the policy rejects a reserved annotation of this user.
+    async fn cannot_forge(&self, user: &str) {
+        eventually("the policy is in force", async || {
+            self.forges(user).await.is_err_and(|error| error.contains("is reserved to staffetta"))
+        })
+        .await;
+    }
+
     async fn may(&self, arguments: &[&str]) {
         self.admin.run(&[arguments, &["--as=tenant"]].concat()).await;
     }
@@ -92,29 +107,28 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
     let _turn = CLUSTER.lock().await;
     let site = Site::apply("admission", &simulated(&["vif"])).await;
     let tenant = Tenant::create(&site).await;
-    let forge = ["patch", "pod", "plain", "--patch", VIF, "--dry-run=server", "--as=tenant"];
-    eventually("the policy is in force", async || {
-        let attempt = tenant.admin.attempt(&forge).await;
-        attempt.is_err_and(|error| error.contains("is reserved to staffetta"))
-    })
-    .await;
+    let anyone = "--as=tenant";
+    tenant.cannot_forge(anyone).await;
 
     everything_reserved_is_denied(&tenant).await;
     everything_else_is_allowed(&tenant).await;
 
-    // The controller's account, and the accounts in the ConfigMap.
+    // The controller's account.
     let account = format!("--as=system:serviceaccount:{}:{}", site.namespace, site.account().await);
     tenant.admin.run(&["patch", "pod", "plain", "--patch", VIF, &account]).await;
     let other = format!("--as=system:serviceaccount:{}:staffetta", tenant.namespace);
     let error =
         tenant.admin.fails(&["annotate", "service", "web", "openstack.org/kuryr-lbaas-spec=x", &other]).await;
     assert!(error.contains("forbidden"), "{error}");
-    let users = r#"{"data":{"users":"kuryr\ntenant\n"}}"#;
-    site.kubectl.run(&["patch", "configmap", "staffetta-writers", "--type=merge", "--patch", users]).await;
-    eventually("the tenant may write", async || {
-        tenant.admin.attempt(&["annotate", "pod", "web", "staffetta.dev/a=1", "--as=tenant"]).await.is_ok()
-    })
-    .await;
+
+    // A second installation, with accounts that may write too.
+    site.remove().await;
+    eventually("the policy is gone", async || tenant.forges(anyone).await.is_ok()).await;
+    let mut values = simulated(&["vif"]);
+    values["admission"] = json!({ "users": ["kuryr", "tenant"] });
+    let site = Site::apply("admission-again", &values).await;
+    tenant.cannot_forge(&account).await;
+    tenant.may(&["annotate", "pod", "web", "staffetta.dev/a=1"]).await;
 
     tenant.remove().await;
     site.remove().await;
