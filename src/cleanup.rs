@@ -64,7 +64,7 @@ pub struct Leftover {
 pub struct CleanedUp {
     /// The Kubernetes objects that own external resources, each with the result of the release.
     pub owners: Vec<Leftover>,
-    /// The number of VIFs that the VIF pool of that cluster kept ready for new pods.
+    /// The number of VIFs that the VIF pool of that other cluster kept ready for new pods.
     pub pooled: usize,
     /// The reasons why the resources of a handler could not be listed, or why the VIFs of the VIF pool could not be listed or deleted.
     pub unknown: Vec<String>,
@@ -165,7 +165,8 @@ async fn clean_handler(
     Ok(leftovers)
 }
 
-/// Returns `configuration` with each pool `noop` replaced by a pool that keeps VIFs ready, because the other cluster may have had one.
+/// Returns `configuration` with each VIF pool `noop` replaced by the pool that keeps VIFs of the same VIF driver ready, if there is one:
+/// the cluster whose resources are listed may have used it.
 fn with_pool(configuration: &Configuration) -> Configuration {
     let mut configuration = configuration.clone();
     let replace = |driver: &str, pool: &mut Value| {

@@ -39,7 +39,7 @@ impl ClusterInfo {
         Self { api_versions: None, cluster_id: "unknown".to_owned() }
     }
 
-    /// The properties of a cluster that serves only these API versions.
+    /// Returns the properties of a cluster that serves only these API versions.
     #[cfg(test)]
     pub(crate) fn serving(api_versions: &[&str]) -> Self {
         let served = api_versions.iter().map(|&version| version.to_owned()).collect();

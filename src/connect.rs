@@ -41,7 +41,7 @@ pub enum ConnectError {
     /// The kubeconfig that the command line or the configuration names, or the context of the default one, cannot be used.
     #[error("cannot use the {0}")]
     Kubeconfig(String, #[source] RedactedError),
-    /// The URL of the API server is malformed.
+    /// The option `kubernetes.api_root`, whose value this is, is no URL with the scheme `http` or `https` and a host.
     #[error("`kubernetes.api_root` is `{0}`, which is not a URL such as https://192.0.2.1:6443")]
     ApiRoot(String),
     /// Neither a kubeconfig nor the service account of a pod was found.

@@ -23,7 +23,7 @@ pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of the head of a request, in bytes; a larger one is rejected with 431.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// The limits on a server's connections.
+/// The limits on the connections of one of this process's HTTP servers (admin, webhook).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionBound {
     /// The maximum number of concurrent connections of clients.

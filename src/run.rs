@@ -46,7 +46,8 @@ pub enum RunError {
 }
 
 /// Runs the controller until SIGTERM or SIGINT. After the first signal, handlers have the configured drain time to finish. A second
-/// signal, or a signal before the connection to the API server is built, ends the process at once.
+/// signal, or a signal before the connection to the API server is built, ends the process at once. Fails if the controller cannot start,
+/// or ends with an error.
 pub(crate) fn run(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
     let runtime = start(configuration)?;
     log_start(&registry, configuration);
@@ -79,7 +80,8 @@ pub(crate) fn with_client<T, E: Into<BoxError>, F: Future<Output = Result<T, E>>
     })
 }
 
-/// Checks the configuration by creating each enabled handler, without a request to any server. Warnings are logged.
+/// Checks the configuration by creating each enabled handler, without a request to any server. Warnings are logged. Fails if a handler
+/// cannot be created, or if the options of the log or of the webhook are invalid.
 pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
     init_log(configuration, None)?;
     install_tls_provider();
@@ -89,7 +91,8 @@ pub(crate) fn check(registry: Registry, configuration: &Configuration) -> Result
     Ok(controller::check_handlers(&Arc::new(registry), configuration, &ClusterInfo::unknown())?)
 }
 
-/// Sets up TLS, the log and the export of traces, and returns the runtime on which the command runs.
+/// Sets up TLS, the log and the export of traces, and returns the runtime on which the command runs. Fails if the runtime, the log or the
+/// export of traces cannot be set up.
 pub(crate) fn start(configuration: &Configuration) -> Result<Runtime, RunError> {
     install_tls_provider();
     let runtime = runtime(&configuration.relay).map_err(RunError::Start)?;
@@ -97,7 +100,8 @@ pub(crate) fn start(configuration: &Configuration) -> Result<Runtime, RunError> 
     Ok(runtime)
 }
 
-/// Starts the log and, with a `runtime`, the export of traces.
+/// Starts the log and, unless `runtime` is `None`, the export of traces on it. Fails if one of their options is invalid, or if this process
+/// has a log already.
 fn init_log(configuration: &Configuration, runtime: Option<&Runtime>) -> Result<(), RunError> {
     let traces = runtime.map(|runtime| (&configuration.traces, runtime));
     telemetry::init(&configuration.log, traces).map_err(|error| RunError::Start(io::Error::other(error)))
@@ -122,14 +126,16 @@ fn runtime(options: &RelayOptions) -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(options.worker_threads.get()).enable_all().build()
 }
 
-/// Builds the connection to the API server, starts the controller, and returns when the controller has stopped.
+/// Builds the connection to the API server, starts the controller, and returns when the controller has stopped. Fails if one of these steps
+/// fails, or with the error with which the controller stopped.
 async fn serve(registry: Registry, configuration: &Configuration) -> Result<(), RunError> {
     let shutdown = shutdown_signal().map_err(RunError::Start)?;
     let connection = connection_before(&shutdown, configuration).await?;
     Ok(controller(registry, configuration, connection, shutdown).await?.ended().await?)
 }
 
-/// Starts the controller. It stops when `shutdown` is cancelled, or when the client certificate was replaced.
+/// Starts the controller. It stops when `shutdown` is cancelled, or when the file of the client certificate or its key was replaced. Fails
+/// if the controller cannot start.
 pub(crate) async fn controller(
     registry: Registry,
     configuration: &Configuration,
@@ -151,7 +157,7 @@ pub(crate) async fn controller(
 }
 
 /// Builds the connection to the API server on a thread for blocking work, because a kubeconfig may name a program that obtains the
-/// credentials and takes long.
+/// credentials and takes long. Fails if the settings or the credentials of the connection are missing or cannot be used.
 pub(crate) async fn connection(configuration: &Configuration) -> Result<Connection, ConnectError> {
     let KubernetesOptions { kubeconfig, api_root, .. } = configuration.kubernetes.clone();
     let connect = async move { connect::connection(kubeconfig.as_deref(), api_root.as_deref()).await };
@@ -159,7 +165,7 @@ pub(crate) async fn connection(configuration: &Configuration) -> Result<Connecti
     task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
-/// Builds the connection to the API server. If `shutdown` is cancelled first, the process exits with code 0.
+/// Builds the connection to the API server; fails as [`connection`] does. If `shutdown` is cancelled first, the process exits with code 0.
 pub(crate) async fn connection_before(
     shutdown: &CancellationToken,
     configuration: &Configuration,

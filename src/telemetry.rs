@@ -50,7 +50,8 @@ pub(crate) fn init(
     Ok(())
 }
 
-/// Builds the tracing subscriber, which writes log entries and exports spans, and the handle of its log filter.
+/// Builds the tracing subscriber and the handle of its log filter. The subscriber writes log entries and, if `traces` names a collector,
+/// exports spans. Fails if an option is invalid.
 fn dispatch(
     log: &LogOptions,
     traces: Option<(&TraceOptions, &Runtime)>,
@@ -86,7 +87,7 @@ fn is_entry(metadata: &Metadata<'_>) -> bool {
     metadata.is_event()
 }
 
-/// Returns the filter of the log in effect, such as `info,staffetta_network=debug`.
+/// Returns the filter of the log in effect, such as `info,staffetta_network=debug`. Fails if no log was started.
 pub(crate) fn log_filter() -> Result<String, FilterError> {
     let filter = FILTER.get().ok_or(FilterError::NoLog)?;
     Ok(filter.with_current(ToString::to_string)?)

@@ -21,7 +21,7 @@ use crate::state::StateSnapshot;
 /// The time after which Chromium ends although it has not loaded the page, in milliseconds.
 const TIMEOUT: &str = "--timeout=60000";
 
-/// A controller with long names, failing objects, and a handler that does not receive events yet.
+/// Returns the state of a controller with long names, failing objects, and a handler that does not receive events yet.
 fn busy() -> StateSnapshot {
     let object = |index: usize| {
         let mut object = failing(
@@ -64,7 +64,7 @@ fn busy() -> StateSnapshot {
     state
 }
 
-/// A server of one page that records the requests.
+/// Serves the page `html`. Returns its URL, and the list to which the path of each request is added.
 async fn served(html: String) -> (String, Arc<Mutex<Vec<String>>>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let recorded = Arc::clone(&requests);

@@ -17,8 +17,8 @@ const NOT_ON_LOOPBACK: (StatusCode, &str) =
     (StatusCode::FORBIDDEN, "checks run only where `admin.listen` is a loopback address\n");
 const BUSY: (StatusCode, &str) = (StatusCode::TOO_MANY_REQUESTS, "another check runs; try again\n");
 
-/// Returns the route of the endpoint. The checks send requests to external systems, so one request runs at a time, and only if the server
-/// listens on a loopback address (`loopback` is `true`); otherwise `POST` is rejected.
+/// Returns the route of `/debug/check`. The checks send requests to external systems, so they run for one `POST` at a time, and only if the
+/// server listens on a loopback address (`loopback` is `true`); otherwise `POST` is rejected.
 pub(super) fn routes(loopback: bool) -> Router<Arc<ControllerState>> {
     let turn = Arc::new(Semaphore::new(1));
     let route = if loopback {

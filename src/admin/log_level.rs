@@ -6,8 +6,8 @@ use axum::routing::get;
 
 use crate::telemetry::{self, FilterError};
 
-/// Returns the route of the endpoint. If the server does not listen on a loopback address (`loopback` is `false`), everyone who reaches it
-/// could silence the log, so `PUT` is rejected.
+/// Returns the route of `/debug/log-level`. If the server does not listen on a loopback address (`loopback` is `false`), everyone who
+/// reaches it could silence the log, so `PUT` is rejected.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(loopback: bool) -> Router<S> {
     let route = get(async || result(telemetry::log_filter().map(|filter| filter + "\n")));
     let route = if loopback { route.put(put) } else { route.put(async || REJECTED) };

@@ -30,7 +30,8 @@ pub(super) fn page(document: &StateSnapshot) -> String {
     html
 }
 
-/// Writes the whole status page as HTML: the head, the picture of the chain, and the objects that fail or are stuck.
+/// Writes the whole status page as HTML: the head, the picture of the watches and handlers, and the objects that fail, are stuck or cannot
+/// be decoded.
 fn write_page(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     let trouble = document.objects.len() + document.undecodable.len();
     let title = if trouble == 0 { String::new() } else { format!(" ({trouble} stuck)") };
@@ -79,7 +80,7 @@ fn write_head(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     html.write_str("</ul></header>")
 }
 
-/// Writes the section of the page with the objects that fail or are stuck, and the reasons.
+/// Writes the section of the page with the objects that fail, are stuck or cannot be decoded, and the reasons.
 fn write_stuck(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     let StateSnapshot { objects, undecodable, omitted, .. } = document;
     html.write_str("<section><h2>Failing and stuck objects</h2>")?;

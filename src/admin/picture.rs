@@ -8,7 +8,8 @@ use staffetta_handler::DriverId;
 use super::text::Escaped;
 use crate::state::{HandlerSummary, PhaseName, StateSnapshot, WatchSummary, duration};
 
-/// The distance of the colours of two successive kinds, in degrees of hue. The first colours are far apart from each other.
+/// The difference in hue between the colours of two successive kinds of watched objects, in degrees. The first colours are far apart from
+/// each other.
 const HUE_STEP: usize = 137;
 
 /// Writes the path of events as HTML: from the watch of each kind through the dispatcher to the queues of the handlers of that kind, and their

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use super::unreachable::Unreachable;
 use crate::metrics::Metrics;
 
-/// The name of the section with the options of the daemon.
+/// The name of the section with the options of the CNI daemon.
 pub(crate) const SECTION: &str = "cni_daemon";
 /// The name of the section with the options of the drivers that bind VIFs.
 const BINDING: &str = "binding";

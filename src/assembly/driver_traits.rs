@@ -27,12 +27,13 @@ const fn real(name: &'static str) -> &'static str {
     if cfg!(feature = "openstack") { name } else { "memory" }
 }
 
-/// The default driver of most traits: the driver of OpenStack that returns the values of `[neutron_defaults]`, or `memory` in a program
-/// without the drivers of OpenStack.
+/// The default driver of most traits: the driver `default` of OpenStack, which uses the values of `[neutron_defaults]`, or `memory` in a
+/// program without the drivers of OpenStack.
 const DEFAULT: &str = real("default");
 
 /// Registers one trait on each line: `"option" = "default driver", dyn Trait, "description"`. A trait that changes an external system
-/// also has `recorded for "kind of the owner"`: a dry run records its calls. A dry run calls the drivers of the other traits.
+/// also has `recorded for "Kind"`, with the kind of the Kubernetes objects that own its resources: a dry run records the changes instead of
+/// making them. A dry run calls the drivers of the other traits.
 macro_rules! driver_traits {
     ($registry:ident: $($option:literal = $default:expr, $driver:ty, $about:literal $(, recorded for $kind:literal)?;)+) => {
         $(

@@ -6,7 +6,7 @@ use staffetta_driver::app_hosting::AppHostingDrivers;
 use staffetta_handler::Registry;
 use staffetta_iosxe::{IosXeDrivers, IosXeOptions};
 
-/// Adds the driver `XE`, with the section `[iosxe]`.
+/// Registers the driver `XE`, which runs pods on Cisco IOS-XE devices, and its section `[iosxe]`.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<IosXeOptions>("iosxe");
     registry.driver::<dyn AppHostingDrivers>("XE", "IOS-XE devices, over RESTCONF.", |setup| {

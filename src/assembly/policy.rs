@@ -35,7 +35,7 @@ struct NetworkPolicyOptions {
     max_rules_per_namespace: Option<NonZeroUsize>,
 }
 
-/// Registers the handler, the driver and the section `[network_policy]`.
+/// Registers the handler `policy`, the driver `policy` for the security groups of pods, and the section `[network_policy]`.
 pub(super) fn register(registry: &mut Registry) {
     const GROUPS: &str =
         "The groups of the network policies that select the pod; needs the handler `policy`.";

@@ -80,7 +80,7 @@ fn prefix_ip(setup: &Setup) -> Result<Registration, SetupError> {
     let label = node_label(&options.node_label).map_err(|error| SetupError::Invalid(error.to_string()))?;
     let table = Arc::new(NodeTable::new(options.cool_down.into()));
     let cluster = Arc::new(WatchedCluster::new(label, Arc::clone(&table)));
-    setup.shared(|| Ok(Metrics::default()))?.prefixes.read(&table, &cluster);
+    setup.shared(|| Ok(Metrics::default()))?.prefixes.set_source(&table, &cluster);
     let nodes = Arc::downgrade(&table);
     let failed_requests = move |node: &str| nodes.upgrade().map(|nodes| nodes.failed_requests(node));
     let background = setup.shared(|| Ok(BackgroundWork::default()))?;

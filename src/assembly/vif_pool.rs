@@ -86,7 +86,8 @@ pub(crate) fn pool_of(driver: &str) -> Option<&'static str> {
     SUPPORTED.iter().find(|(_, supported)| *supported == driver).map(|(pool, _)| *pool)
 }
 
-/// Registers the section `[vif_pool]`, the pools `noop` and `multi_pool`, and the drivers of additional networks.
+/// Registers the pools `noop` and `multi_pool`, the section `[vif_pool]` of all pools, and the drivers of additional networks with their
+/// section.
 pub(super) fn drivers(registry: &mut Registry) {
     const NPWG: &str =
         "The networks of the NetworkAttachmentDefinitions (k8s.cni.cncf.io/v1) that a pod names.";

@@ -67,7 +67,7 @@ fn vnode(setup: &Setup) -> Result<Registration, SetupError> {
     let tracker = OperationTracker::new(TrackerPolicy::default(), setup.recorder.clone(), move |ended| {
         counted.module_operations.count(ended);
     });
-    metrics.module_operations.read(&tunnels, &tracker);
+    metrics.module_operations.set_source(&tunnels, &tracker);
     let handler = Vnode {
         cluster: setup.cluster_id()?,
         client: setup.client(),

@@ -26,14 +26,14 @@ const ADMISSION: &str = "admissionregistration.k8s.io";
 /// The remedy for a user who may not create admission policies.
 const NO_POLICY_REMEDY: &str = "let an administrator install; or set `admission.enabled=false`, and anybody may write the annotations of the controller";
 /// The remedy for a user who may not create services.
-const SERVICES: &str = "let an administrator install, or give you this right; with the preset prefix you can set `webhook.enabled=false`";
+const NO_SERVICE_REMEDY: &str = "let an administrator install, or give you this right; with the preset prefix you can set `webhook.enabled=false`";
 /// The remedy for a user who may not create custom resource definitions.
 const NO_DEFINITION_REMEDY: &str = "let an administrator apply etc/deploy/chart/files/ciscodevices.yaml, and set `crds.install=false`; only the \
      preset iosxe needs it (--preset)";
 /// The remedy for a user who lacks a right that the installation needs, if there is no more specific remedy.
-const INSTALL: &str = "let an administrator install, or give you this right";
+const NO_RIGHT_REMEDY: &str = "let an administrator install, or give you this right";
 /// The remedy if the API server does not answer, or returns an error.
-const CONNECT: &str = "see whether `kubectl version` works with this kubeconfig";
+const NO_API_SERVER_REMEDY: &str = "see whether `kubectl version` works with this kubeconfig";
 
 /// The presets of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,10 +57,10 @@ type Object = (&'static str, &'static str, &'static [Preset], &'static str);
 
 /// The kinds of objects that the chart creates in the namespace of the release. Helm keeps its releases in `Secrets` there, too.
 const NAMESPACED: [Object; 11] = [
-    ("", "serviceaccounts", ALL, INSTALL),
-    ("", "configmaps", ALL, INSTALL),
-    ("", "secrets", ALL, INSTALL),
-    ("apps", "deployments", CONTROLLER, INSTALL),
+    ("", "serviceaccounts", ALL, NO_RIGHT_REMEDY),
+    ("", "configmaps", ALL, NO_RIGHT_REMEDY),
+    ("", "secrets", ALL, NO_RIGHT_REMEDY),
+    ("apps", "deployments", CONTROLLER, NO_RIGHT_REMEDY),
     (
         "batch",
         "jobs",
@@ -69,16 +69,16 @@ const NAMESPACED: [Object; 11] = [
     ),
     ("networking.k8s.io", "networkpolicies", CONTROLLER, "set `networkPolicy.enabled=false`"),
     ("policy", "poddisruptionbudgets", CONTROLLER, "set `disruptionBudget.enabled=false`"),
-    (RBAC, "roles", CONTROLLER, INSTALL),
-    (RBAC, "rolebindings", CONTROLLER, INSTALL),
-    ("", "services", &[Preset::Koupleless, Preset::Prefix], SERVICES),
-    ("apps", "daemonsets", &[Preset::Cni], INSTALL),
+    (RBAC, "roles", CONTROLLER, NO_RIGHT_REMEDY),
+    (RBAC, "rolebindings", CONTROLLER, NO_RIGHT_REMEDY),
+    ("", "services", &[Preset::Koupleless, Preset::Prefix], NO_SERVICE_REMEDY),
+    ("apps", "daemonsets", &[Preset::Cni], NO_RIGHT_REMEDY),
 ];
 
 /// The kinds of cluster-scoped objects that the chart creates.
 const CLUSTER_SCOPED: [Object; 6] = [
-    (RBAC, "clusterroles", ALL, INSTALL),
-    (RBAC, "clusterrolebindings", ALL, INSTALL),
+    (RBAC, "clusterroles", ALL, NO_RIGHT_REMEDY),
+    (RBAC, "clusterrolebindings", ALL, NO_RIGHT_REMEDY),
     (ADMISSION, "validatingadmissionpolicies", CONTROLLER, NO_POLICY_REMEDY),
     (ADMISSION, "validatingadmissionpolicybindings", CONTROLLER, NO_POLICY_REMEDY),
     (ADMISSION, "mutatingwebhookconfigurations", &[Preset::Prefix], "set `webhook.enabled=false`"),
@@ -102,7 +102,8 @@ pub(crate) async fn check_installation(
             report.add("kubernetes", [version_finding(version, &info.major, &info.minor, info.git_version)]);
         }
         Err(error) => {
-            return report.add("kubernetes", [Finding::failed(version, causes(&error), CONNECT)]);
+            return report
+                .add("kubernetes", [Finding::failed(version, causes(&error), NO_API_SERVER_REMEDY)]);
         }
     }
     let needed = |presets: &[Preset]| preset.is_none_or(|preset| presets.contains(&preset));
@@ -134,7 +135,7 @@ fn unread(check: &str, error: &Error) -> Finding {
             let detail = format!("not known: {}", causes(error));
             Finding::warning(check, detail, "let an administrator run this check")
         }
-        _ => Finding::failed(check, causes(error), CONNECT),
+        _ => Finding::failed(check, causes(error), NO_API_SERVER_REMEDY),
     }
 }
 
@@ -202,7 +203,7 @@ async fn rights(client: &Client, namespace: &str, needed: impl Fn(&[Preset]) -> 
         Finding::ok(check, "")
     } else {
         let detail = "you may not `escalate` ClusterRoles, so you can grant only those rights that you have";
-        Finding::warning(check, detail, INSTALL)
+        Finding::warning(check, detail, NO_RIGHT_REMEDY)
     });
     findings
 }

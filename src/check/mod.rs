@@ -59,7 +59,7 @@ impl CheckReport {
         }
     }
 
-    /// Returns the number of checks with this result.
+    /// Returns the number of findings with this result.
     pub(crate) fn count(&self, result: CheckResult) -> usize {
         self.checks.iter().filter(|check| check.finding.result == result).count()
     }

@@ -71,7 +71,7 @@ impl DriverRights {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NamespacedRule {
-    /// The namespaces, where an empty name is that of the controller.
+    /// The names of the namespaces; an empty name stands for the namespace of the controller.
     namespaces: Vec<String>,
     /// The option that contains further namespaces, in the configuration section of the handler.
     option: Option<String>,

@@ -26,7 +26,7 @@ pub(super) struct ObjectName {
 }
 
 impl ObjectName {
-    /// Reads `TYPE/NAME`, `TYPE NAME` or `NAME`; `None` if there are no words.
+    /// Reads `TYPE/NAME`, `TYPE NAME` or `NAME`; returns `None` if there are no words, and fails for any other form.
     pub(super) fn of_words(words: &[String]) -> Result<Option<Self>, CommandError> {
         let (kind, name) = match words {
             [] => return Ok(None),

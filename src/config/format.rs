@@ -76,7 +76,8 @@ impl StringFormat {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// Checks `text`. The error has the form "is not ..." and does not contain `text`, which may be secret.
+    /// Checks `text`. The error is the rest of a sentence that begins with the value, such as "is not an IP address". It does not contain
+    /// `text`, which may be secret.
     pub(super) fn check(&self, text: &str) -> Result<(), String> {
         if self.name == LOG_FILTER {
             check_levels(text)?;
@@ -85,7 +86,7 @@ impl StringFormat {
     }
 }
 
-/// Checks a log filter. The error has the form "is not ...".
+/// Checks a log filter. The error is the rest of a sentence that begins with the filter, such as "names a level that does not exist".
 pub(crate) fn check_log_filter(filter: &str) -> Result<(), String> {
     StringFormat::named(LOG_FILTER).expect("it is one of the formats").check(filter)
 }
@@ -96,7 +97,8 @@ fn is_dns_label(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Checks each level in a log filter. This is needed because the parser of the filter takes a misspelt level for the name of a module.
+/// Checks each level in a log filter; fails with a hint if one does not exist. This is needed because the parser of the filter takes a
+/// misspelt level for the name of a module.
 fn check_levels(filter: &str) -> Result<(), String> {
     for directive in filter.split(',').map(str::trim) {
         let level = directive.rsplit_once('=').map_or(directive, |(_, level)| level);

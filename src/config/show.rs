@@ -23,7 +23,8 @@ impl Configuration {
         shown
     }
 
-    /// Returns the line of one option: its name, its value and, as a comment, its origin.
+    /// Returns the line of one option: its name, its value (`"(secret)"` for a secret that is set) and, as a comment, its origin. The
+    /// line of an option without a value is a comment that says so.
     fn line(&self, section: &str, option: &OptionSchema) -> String {
         let location = self.origins.get(&OptionPath::of(section, &option.name));
         let origin = match location {

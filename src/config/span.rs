@@ -17,7 +17,7 @@ pub struct TimeSpan(Duration);
 /// The reason why a value is not a [`TimeSpan`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeSpanError {
-    /// The value is not a number with a unit.
+    /// The text is not a duration with units, such as `2m30s`.
     #[error("not a length of time; write seconds, or units as in \"500ms\", \"30s\" or \"2m30s\"")]
     Malformed,
     /// The value is negative, or longer than [`TimeSpan::MAX`].

@@ -148,8 +148,9 @@ impl Controller {
         self.leadership.borrow().clone()
     }
 
-    /// Completes when this process is ready: as the leader when all kinds are listed and the check of each driver has succeeded, as a
-    /// standby when it knows the leader and could take over. Completes too when the controller has ended, with its result.
+    /// Completes when this process is ready: as the leader when all kinds are listed, the ownership marks are read and the check of each
+    /// driver has succeeded, as a standby when it knows the leader and could take over. In both cases, the handlers that run in every
+    /// replica and the webhook must be ready, too. Completes also when the controller has ended, with its result.
     pub async fn ready(&mut self) -> Result<(), ControllerError> {
         let Some(task) = &mut self.task else { return Ok(()) };
         let ended = tokio::select! {

@@ -141,7 +141,7 @@ impl<'r> HandlerTasks<'r> {
         sources::start(&mut self.tasks, &self.handlers.pipeline);
     }
 
-    /// Adds a readiness condition that is not met yet, and returns its name.
+    /// Adds the readiness condition `name`, which is not met yet; `reason` says why. Returns the name.
     fn add_condition(&mut self, name: String, reason: &str) -> String {
         self.conditions.push(name.clone());
         self.context.state.health.set_unmet(&name, reason);

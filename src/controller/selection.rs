@@ -18,7 +18,7 @@ use crate::watcher::Watcher;
 /// The annotation whose value `false` excludes an object from management by the handlers.
 const MANAGED_ANNOTATION: &str = "staffetta.dev/managed";
 
-/// The prefix of the names of all finalizers that this program sets.
+/// The prefix of the names of the finalizers that handlers set on pods, services and namespaces.
 pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 
 /// The selection of the pods, services and namespaces that the handlers may manage, by the configuration and by their annotation. An object
@@ -65,7 +65,8 @@ impl ObjectSelection {
         registration.filter(move |event| self.admits(event))
     }
 
-    /// Starts to watch `kinds` with `watcher`. Pods and services are not listed before the labels of their namespaces are known.
+    /// Starts to watch `kinds` with `watcher`. If objects are selected by the labels of their namespaces, the namespaces are delivered
+    /// before pods and services are listed.
     pub(super) fn watch(&self, kinds: &[Kind], watcher: &Watcher<Pipeline>) {
         let waits = |kind: &&Kind| self.scope.is_some() && is_in_namespace_scope(kind);
         let (later, first): (Vec<_>, Vec<_>) = kinds.iter().partition(waits);
@@ -122,7 +123,7 @@ impl ObjectSelection {
 
     /// Returns `true` if the labels of the namespace match `kubernetes.namespace_labels`, or that option is not set. Otherwise the
     /// namespace is recorded as one with skipped objects, which are delivered when its labels match. So call this only for an object that
-    /// nothing but the labels of its namespace excludes.
+    /// nothing but the labels of its namespace excludes. `None`, which no pod or service has, matches only if the option is not set.
     fn has_namespace_labels(&self, namespace: Option<&str>) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope.admits_objects_of(namespace.unwrap_or_default()))
     }

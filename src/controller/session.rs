@@ -51,7 +51,8 @@ pub(super) async fn run(
 }
 
 /// Takes part in the election, and runs the handlers while this process is the leader. `client` writes only during the term. Returns the
-/// reason when the lease is lost, and `None` when the controller is stopped.
+/// reason when the lease is lost, and `None` when the controller is stopped. Fails if a handler cannot be built, or if handlers do not
+/// finish within the drain time.
 async fn run_term(
     context: &ControllerContext,
     client: &Client,

@@ -56,8 +56,8 @@ impl DryRunHandler {
     }
 
     /// Handles those of `events` that the handler receives, and the triggers that were sent so far. Of several triggers of the same type
-    /// for the same object, only one is handled. Messages with the same ordering key are handled one after the other; up to `concurrency`
-    /// keys are handled concurrently.
+    /// for the same object, only one is handled. Events and triggers with the same ordering key are handled one after the other; up to
+    /// `concurrency` keys are handled concurrently.
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
         let (mut queues, mut positions): (Vec<Vec<AnyEvent>>, _) = (Vec::new(), HashMap::new());
         let handles = |event: &AnyEvent| self.registration.kinds().any(|kind| kind.type_id == event.route());

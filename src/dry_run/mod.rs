@@ -75,7 +75,7 @@ pub async fn dry_run(
     Ok(DryRun::new(planner.log.take(), not_planned))
 }
 
-/// Lists the objects and runs the handlers on them, for one dry run.
+/// The planner of one dry run: it lists the objects and runs the handlers on them.
 struct Planner<'a> {
     configuration: &'a Configuration,
     client: Client,
@@ -196,7 +196,7 @@ impl Planner<'_> {
         self.attempt(&what, self.limit, || collector.recover()).await.is_some()
     }
 
-    /// Runs the checks of the drivers once, and notes those that fail.
+    /// Runs the checks of the drivers, one after the other, and notes in `not_planned` those that fail.
     async fn check(&self, checks: Vec<Check>) {
         for check in checks {
             let what = format!("the check of the driver {} failed", check.name);
@@ -255,12 +255,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds to the reasons why parts could not be planned that the step described by `what` failed with `error`.
+    /// Notes in `not_planned` that a part could not be planned: `what` describes the failure, and `error` is its cause.
     fn failed(&self, what: &str, error: &HandlerError) {
         self.not_planned(format!("{what}: {}", causes(&**error)));
     }
 
-    /// Adds `reason` to the reasons why parts could not be planned, unless it is there already.
+    /// Adds `reason` to the field `not_planned`, the reasons why parts could not be planned, unless it is there already.
     fn not_planned(&self, reason: String) {
         let mut not_planned = lock(&self.not_planned);
         if !not_planned.contains(&reason) {

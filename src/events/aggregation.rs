@@ -17,7 +17,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), 
 /// The minimum time between two searches for series to remove, if the first one found too few.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The limits of an [`Aggregator`].
+/// The limits of an [`Aggregator`]: on the rate of writes of Events, and on the series (occurrences counted in one Event) that it keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The number of writes of the process without a delay after a quiet time; at least 1.
@@ -67,11 +67,11 @@ pub(super) struct EventWrite {
     pub(super) update: bool,
     /// The name of the Event.
     pub(super) name: String,
-    /// The number of occurrences so far.
+    /// The number of occurrences that the Event counts so far.
     pub(super) count: i32,
-    /// The time of the first occurrence.
+    /// The time of the first occurrence that the Event counts.
     pub(super) first: Timestamp,
-    /// The last occurrence.
+    /// The last occurrence that the Event counts.
     pub(super) occurrence: Occurrence,
 }
 
@@ -118,8 +118,8 @@ impl Aggregator {
         Self { limits, whole_burst_at, next_number, series, queues, arrivals: 0, full_until, paused }
     }
 
-    /// Counts an occurrence. Returns `false` if the maximum number of series is reached and the occurrence is discarded. For one of type
-    /// `Normal` that begins a series, the maximum is half as large.
+    /// Counts an occurrence in its series. Returns `false` if it is discarded: it would begin a series, but the maximum number of series is
+    /// reached, and too few of them may be removed. For an occurrence of type `Normal`, the maximum is half as large.
     pub(super) fn add(&mut self, occurrence: Occurrence, now: Instant) -> bool {
         let Limits { min_write_interval, memory, capacity, .. } = self.limits;
         let (warning, capacity) =
@@ -165,15 +165,15 @@ impl Aggregator {
         true
     }
 
-    /// Returns the time of the next write; `None` if nothing is to be written.
+    /// Returns the earliest time of the next write, which a pause of its namespace may delay; `None` if nothing is to be written.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let first = self.queues.iter().filter_map(|queue| queue.first_key_value()).map(|((due, _), _)| *due);
         let Limits { burst, write_interval, .. } = self.limits;
         Some(first.min()?).max(self.whole_burst_at.checked_sub(write_interval * (burst - 1)))
     }
 
-    /// Removes and returns the next write if it is due. The caller must pass its outcome to [`finish`](Self::finish) before the next
-    /// call.
+    /// Removes and returns the next write; `None` if none is due. The caller must pass its outcome to [`finish`](Self::finish) before the
+    /// next call.
     pub(super) fn pop(&mut self, now: Instant) -> Option<EventWrite> {
         while self.next_due()? <= now {
             let is_due = |queue: &&mut BTreeMap<(Instant, u64), SeriesKey>| {
@@ -216,8 +216,8 @@ impl Aggregator {
         }
     }
 
-    /// Pauses writes to a namespace after a failure, for the time `hint` or a growing delay. Returns the delay, and `true` if the namespace
-    /// was not paused before.
+    /// Pauses writes to a namespace after a failure, for the time `hint` or, if that is `None`, for a growing delay. Returns the delay, and
+    /// `true` if the namespace was not paused before.
     pub(super) fn pause(
         &mut self,
         namespace: &str,

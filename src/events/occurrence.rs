@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use staffetta_handler::Identity;
 
-/// The maximum length of a note in bytes (validation of `events.k8s.io/v1`).
+/// The maximum length of the note of an Event in bytes (validation of `events.k8s.io/v1`).
 const MAX_NOTE: usize = 1024;
 
-/// The maximum length of a reason and of an action in bytes.
+/// The maximum length of the reason and of the action of an Event in bytes.
 const MAX_WORD: usize = 128;
 
 /// The maximum length of the part of an Event name that comes from the object, in bytes. The suffix (a dot and 16 hexadecimal digits)

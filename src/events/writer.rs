@@ -26,7 +26,7 @@ use crate::metrics::MetricFamily;
 /// The `reportingController` of all Events.
 const CONTROLLER: &str = "staffetta.dev/controller";
 
-/// The time limit of one request.
+/// The time limit of one request that writes an Event.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time for which a namespace that forbids Events (403) is skipped. A delay that a server requests is also limited to this time.
@@ -127,7 +127,8 @@ impl EventWriter {
     }
 }
 
-/// Creates the Event of `write`, or updates its note and count, within [`REQUEST_TIMEOUT`]. `instance` is the `reportingInstance`.
+/// Creates the Event of `write`, or updates its note and count. `instance` is the `reportingInstance`. Fails if the API server rejects the
+/// request, or does not respond within [`REQUEST_TIMEOUT`].
 pub(super) async fn send(client: Client, instance: String, write: &EventWrite) -> Result<(), HandlerError> {
     let namespace = write.occurrence.namespace();
     let request = async {

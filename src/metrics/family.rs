@@ -133,7 +133,8 @@ impl MetricsPage {
         if N == 0 { self.add(description, family.with(&[])) } else { self.family(&family) }
     }
 
-    /// Adds `metric` to the page. The unit and the suffix of the kind are removed from the name, because the registry appends them again.
+    /// Adds `metric` to the page. The unit and the suffix of its kind (`_total`, `_info`) are removed from its name, because the registry
+    /// appends them again.
     pub(super) fn add(&mut self, description: &MetricDescription, metric: impl Metric) {
         let suffix = match description.kind {
             MetricKind::Counter => "_total",
@@ -150,7 +151,7 @@ impl MetricsPage {
         }
     }
 
-    /// Encodes the page in the text format of OpenMetrics 1.0.
+    /// Encodes the page in the text format of OpenMetrics 1.0. Fails if a metric cannot be formatted.
     pub(super) fn encode(&self) -> Result<String, fmt::Error> {
         let mut page = String::new();
         text::encode(&mut page, &self.0)?;

@@ -159,7 +159,7 @@ impl Metrics {
     }
 
     /// Returns all metrics in the text format of OpenMetrics 1.0. `show` adds the metrics that are read from the state of the
-    /// controller.
+    /// controller. Fails if a metric cannot be formatted.
     pub(crate) fn page(&self, show: impl FnOnce(&mut MetricsPage)) -> Result<String, fmt::Error> {
         let mut page = MetricsPage::default();
         page.add(&names::BUILD_INFO, Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]));

@@ -40,7 +40,7 @@ const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::
 
 impl OperationMetrics {
     /// Creates the series of `tunnels`. From now on, their state is read from `tunnels`, and the operations in progress from `tracker`.
-    pub(crate) fn read(&self, tunnels: &Tunnels, tracker: &OperationTracker) {
+    pub(crate) fn set_source(&self, tunnels: &Tunnels, tracker: &OperationTracker) {
         let names: Vec<_> = tunnels.iter().map(|(tunnel, _)| tunnel.as_str()).collect();
         let actions = ACTIONS.map(action_name);
         self.ended.create(&[&names, &actions, &OperationOutcome::ALL.map(OperationOutcome::name)]);

@@ -15,7 +15,7 @@ pub(crate) struct PrefixMetrics(Mutex<(Weak<NodeTable>, Weak<WatchedCluster>)>);
 
 impl PrefixMetrics {
     /// Sets the table of nodes and the cluster from which the metrics are read from now on. Only weak references are kept.
-    pub(crate) fn read(&self, table: &Arc<NodeTable>, cluster: &Arc<WatchedCluster>) {
+    pub(crate) fn set_source(&self, table: &Arc<NodeTable>, cluster: &Arc<WatchedCluster>) {
         *lock(&self.0) = (Arc::downgrade(table), Arc::downgrade(cluster));
     }
 

@@ -10,8 +10,8 @@ use super::family::MetricsPage;
 use super::names;
 use crate::lock::lock;
 
-/// The CPU time, memory and open files of this process, as they were last read. The last values are kept because reading `/proc` takes
-/// file descriptors, and the metrics must not vanish when none is free.
+/// The CPU time, memory and open files of this process, as they were last read; `None` before the first successful reading. The last values
+/// are kept because reading `/proc` takes file descriptors, and the metrics must not vanish when none is free.
 #[derive(Default)]
 pub(super) struct ProcessMetrics(Mutex<Option<ProcValues>>);
 

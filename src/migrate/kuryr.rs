@@ -13,7 +13,7 @@ use crate::connect::{list, none_if_missing};
 /// The API version of Kuryr's custom resources.
 pub(super) const API_VERSION: &str = "openstack.org/v1";
 
-/// The namespace, which is empty without one, and the name of an object.
+/// The namespace (empty for a cluster-scoped object) and the name of an object.
 pub(super) type ObjectKey = (String, String);
 
 /// The custom resources of one kind, by namespace and name.
@@ -26,7 +26,7 @@ pub(super) struct KuryrObjects {
     pub(super) ports: KuryrResources,
     /// The `KuryrLoadBalancer`s. Each has the name of its service.
     pub(super) load_balancers: KuryrResources,
-    /// The `KuryrNetwork`s. Each has the name of its namespace, in which it is.
+    /// The `KuryrNetwork`s. Each is in the namespace whose network it records, and has the name of that namespace.
     pub(super) networks: KuryrResources,
     /// The `KuryrNetworkPolicy`s. Each has the name of its policy.
     pub(super) policies: KuryrResources,
@@ -51,7 +51,7 @@ impl KuryrKind {
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("openstack.org", "v1", self.0), self.1)
     }
 
-    /// Lists the objects of this kind; none if the server does not have its definition.
+    /// Lists the objects of this kind; none if the server does not have its definition. Fails if they cannot be read.
     async fn read(self, client: &Client) -> Result<KuryrResources, Error> {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &self.resource());
         let objects = list(ListParams::default(), async |page| api.list(page).await).await;
@@ -60,7 +60,7 @@ impl KuryrKind {
 }
 
 impl KuryrObjects {
-    /// Lists the custom resources of all kinds.
+    /// Lists Kuryr's custom resources of all kinds. Fails if those of one kind cannot be read.
     pub(super) async fn read(client: &Client) -> Result<Self, Error> {
         Ok(Self {
             ports: KuryrKind::PORT.read(client).await?,

@@ -59,7 +59,7 @@ pub(super) struct ClusterState {
     pub(super) networks: Vec<ExistingNetwork>,
     /// The names of the enabled handlers.
     pub(super) handlers: BTreeSet<String>,
-    /// The option `neutron_defaults.pod_subnet`: the subnet of pods.
+    /// The option `neutron_defaults.pod_subnet`, the subnet of pods; `None` if it is not set.
     pub(super) pod_subnet: Option<SubnetId>,
     /// The names of the VIF drivers that the configuration uses.
     pub(super) vif_drivers: BTreeSet<String>,
@@ -69,7 +69,8 @@ pub(super) struct ClusterState {
 }
 
 impl ClusterState {
-    /// Reads the state from the cluster of `setup`, from `configuration`, and from the projects of the configuration through `cloud`.
+    /// Reads the state from the cluster of `setup`, from `configuration`, and from the projects of the configuration through `cloud`. Fails
+    /// if a part of it cannot be read.
     pub(super) async fn read(
         setup: &Setup,
         configuration: &Configuration,
@@ -136,7 +137,7 @@ impl ClusterState {
     }
 }
 
-/// Lists all objects of a kind in all namespaces.
+/// Lists all objects of a kind in all namespaces. Fails if the API server does not return them.
 async fn all<K>(client: &Client) -> Result<Vec<K>, MigrateError>
 where
     K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
@@ -145,7 +146,8 @@ where
     list(ListParams::default(), async |page| api.list(page).await).await.map_err(MigrateError::api)
 }
 
-/// Reads the load balancer states in annotations of `Endpoints`, by the namespace and name of the `Endpoints`.
+/// Reads the load balancer states in annotations of `Endpoints`, by the namespace and name of the `Endpoints`. Fails if these cannot be
+/// listed.
 async fn states_on_endpoints(client: &Client) -> Result<BTreeMap<ObjectKey, String>, MigrateError> {
     let endpoints: Vec<Endpoints> = all(client).await?;
     let state =
@@ -159,7 +161,8 @@ fn addresses(node: &Node) -> Vec<IpAddr> {
     addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok()).collect()
 }
 
-/// Returns the names of the VIF drivers that the configuration uses. With `multi_pool`, they include those of its mapping.
+/// Returns the names of the VIF drivers that the configuration uses. With `multi_pool`, they include those of its mapping. Fails if the
+/// driver trait of VIFs or that of VIF pools is not registered.
 fn vif_drivers(setup: &Setup, configuration: &Configuration) -> Result<BTreeSet<String>, MigrateError> {
     let mut drivers = BTreeSet::from([setup.driver_name::<dyn PodVifDriver>()?]);
     if setup.driver_name::<dyn VifPoolDriver>()? == "multi_pool" {
@@ -192,7 +195,7 @@ async fn specs(
 }
 
 /// Finds the Deployments of Kuryr's controller with replicas, and its pods that have not ended. A controller that runs outside of the
-/// cluster is not found.
+/// cluster is not found. Fails if the Deployments cannot be listed.
 async fn running_kuryr(client: &Client, pods: &[Pod]) -> Result<Vec<String>, MigrateError> {
     let deployments: Vec<Deployment> = all(client).await?;
     let scaled = deployments.iter().filter(|deployment| {

@@ -19,16 +19,16 @@ pub(crate) struct MetadataWrite {
     resource: ApiResource,
     /// The metadata of the object when the change was planned.
     planned: ObjectMeta,
-    /// The annotations to set.
+    /// The annotations that the write sets, by name.
     annotations: BTreeMap<String, String>,
-    /// The finalizer to add.
+    /// The finalizer that the write adds; `None` if it adds none.
     adds: Option<String>,
     /// The finalizers of Kuryr that the write removes.
     removes: Vec<String>,
 }
 
 impl MetadataWrite {
-    /// Plans a change of a built-in object that removes the finalizers `removes`.
+    /// Creates a write that removes the finalizers `removes` from `object`, which is of a built-in kind such as Pod.
     pub(super) fn of<K: Resource<DynamicType = ()>>(object: &K, removes: &[String]) -> Self {
         Self::new(ApiResource::erase::<K>(&()), object.meta(), removes)
     }

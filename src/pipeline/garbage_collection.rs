@@ -52,7 +52,7 @@ pub(crate) async fn recover(handler: &HandlerChain, progress: impl Fn(String)) {
     handler.met(None);
 }
 
-/// Queues deletions for the owners of external resources that no longer exist: once the handler gets events, and then after each
+/// Queues deletions for the owners of external resources that no longer exist: as soon as the handler gets events, and then after each
 /// `relay.sweep_interval`, for ever. Returns at once if the handler has no garbage collector.
 pub(crate) async fn collect_periodically(
     handler: &HandlerChain,

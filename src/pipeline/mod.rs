@@ -65,8 +65,8 @@ pub fn build(
 }
 
 impl Pipeline {
-    /// Adds a handler and the kinds that it needs. Each kind is watched once: if handlers need a kind with
-    /// different selectors, all objects of the kind are watched.
+    /// Adds a handler and the kinds that it needs. Each kind is watched once: a label or field selector that differs between the handlers
+    /// that need the kind is dropped, so that the watch delivers the objects of all of them.
     fn add(&mut self, entry: HandlerChain) {
         let handler = &entry.registration;
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());

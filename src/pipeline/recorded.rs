@@ -28,7 +28,7 @@ pub(crate) struct KeptRequests {
 }
 
 impl<H> Recorded<H> {
-    /// Wraps `inner`. `on_handled` is called after each success in which a request changed something.
+    /// Wraps `inner`. `on_handled`, if it is not `None`, is called after each success in which a request changed something.
     pub(super) fn new(inner: H, on_handled: Option<OnHandled>) -> Self {
         Self { inner, permits: Arc::new(Semaphore::new(MAX_KEPT)), on_handled }
     }
@@ -51,7 +51,8 @@ impl<H: EventHandler<AnyEvent>> EventHandler<AnyEvent> for Recorded<H> {
     }
 }
 
-/// A guard for one attempt to handle an event. When dropped, also after a panic or a timeout, it keeps the requests of the attempt.
+/// A guard for one attempt to handle an event. When dropped, also after a panic or a timeout, it keeps the requests of the attempt, unless
+/// the attempt succeeded, or those of [`MAX_KEPT`] other objects are kept.
 struct Attempt<'a> {
     log: &'a Arc<RequestLog>,
     /// The permits to keep requests; `None` if the requests are kept already, or the attempt succeeded.

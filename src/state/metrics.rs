@@ -11,7 +11,7 @@ use crate::pipeline::Chain;
 use crate::watcher::WatchStatus;
 
 impl ControllerState {
-    /// Returns all metrics in the text format of OpenMetrics 1.0.
+    /// Returns all metrics in the text format of OpenMetrics 1.0. Fails if a metric cannot be formatted.
     pub(crate) fn metrics_page(&self) -> Result<String, fmt::Error> {
         self.metrics.page(|page| {
             page.counts(&names::READY, [([], u64::from(self.is_ready()))]);
@@ -45,8 +45,8 @@ fn show_watches(page: &mut MetricsPage, watches: &[WatchStatus]) {
     page.values(&names::WATCH_IDLE, idle);
 }
 
-/// Adds the numbers of queued objects of each handler to `page`. `queues` are the names of the handlers, the counts of their queues, and the
-/// numbers of queued changes that full queues replaced by newer ones.
+/// Adds the numbers of queued objects of each handler to `page`. `queues` are the names of the handlers, the counts of their queues, and
+/// the numbers of queued changes that full queues replaced by newer ones.
 fn show_queues(page: &mut MetricsPage, queues: &[([&str; 1], QueueCounts, u64)]) {
     let objects = queues.iter().flat_map(|([handler], counts, _)| {
         counts.by_phase.iter().map(|(phase, count)| ([*handler, phase.as_str()], *count))

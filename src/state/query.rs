@@ -42,13 +42,13 @@ pub(crate) struct Query {
 pub(crate) enum PhaseName {
     /// The handler does not receive events yet.
     Held,
-    /// It waits in a queue.
+    /// The object waits in a queue.
     Queued,
-    /// The handler processes it.
+    /// The handler processes the object.
     Running,
-    /// It failed with a transient error and waits for a retry.
+    /// The object failed with a transient error and waits for a retry.
     Retrying,
-    /// Its retries ended without success; it is handled again later.
+    /// The retries of the object ended without success; it is handled again later.
     Failed,
 }
 

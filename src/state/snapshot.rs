@@ -38,8 +38,8 @@ pub(crate) struct StateSnapshot {
     pub(crate) watches: Vec<WatchSummary>,
     /// The enabled handlers, in the order of the configuration.
     pub(crate) handlers: Vec<HandlerSummary>,
-    /// The objects that the query selects and that were not handled successfully yet: those with an error first, and in each group the
-    /// oldest first.
+    /// The objects that the query selects and that were not handled successfully yet: first those with an error, beginning with the oldest
+    /// failure, and then the others, beginning with those that have been in their phase for longest.
     pub(crate) objects: Vec<ObjectSummary>,
     /// The work in the background that fails for the object of the requested kind and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,7 +50,7 @@ pub(crate) struct StateSnapshot {
     pub(crate) undecodable: Vec<UndecodableSummary>,
     /// `true` if an object of the requested name is watched. Absent if no name was requested, or nothing is watched.
     pub(crate) known: Option<bool>,
-    /// The reason why the object of the query could not be read, if the query asks to explain it.
+    /// The error of reading the object of the query; absent if there was none, or if the query does not ask to explain the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unread: Option<String>,
     /// The other replicas whose state was [added](Self::merge): their identities, and when they started.
@@ -104,7 +104,7 @@ impl StateSnapshot {
     }
 
     /// Adds an unmet condition, because the state of other replicas is missing: `replicas` names them, `reason` says why.
-    pub(crate) fn lacks(&mut self, replicas: String, reason: String) {
+    pub(crate) fn add_missing_replicas(&mut self, replicas: String, reason: String) {
         self.ready = false;
         self.waits.push(Condition { name: replicas, reason: Some(reason) });
     }
@@ -125,7 +125,8 @@ impl StateSnapshot {
         (!all).then(|| "Not all objects are known yet; see the unmet conditions above.".to_owned())
     }
 
-    /// Returns `true` if the requested object is watched, and no handler has anything left to do for it.
+    /// Returns `true` if the requested object is watched, and no handler has anything left to do for it; `false` also if the list of
+    /// objects may be incomplete.
     pub(crate) fn is_handled(&self) -> bool {
         let nothing_left = self.objects.is_empty() && self.undecodable.is_empty();
         self.known == Some(true) && nothing_left && self.incomplete_reason().is_none()
@@ -176,9 +177,9 @@ pub(crate) struct WatchSummary {
     pub(crate) lists: u64,
     /// The number of failed lists and watches.
     pub(crate) errors: u64,
-    /// The time at which the API server last accepted the watch, or sent an event or a bookmark in it.
+    /// The time at which the API server last accepted the watch, or sent an event or a bookmark in it. This version always sets it.
     pub(crate) said: Option<String>,
-    /// The seconds since the time in `said`.
+    /// The seconds since the time in `said`. This version always sets them.
     pub(crate) silent_seconds: Option<f64>,
     /// The seconds since the watch began: the time in which the counted events were delivered.
     #[serde(default)]
@@ -239,7 +240,8 @@ pub(crate) struct HandlerSummary {
     /// The number of attempts to handle an event since the process started.
     #[serde(default)]
     pub(crate) attempts: u64,
-    /// The decision of the handler about the object of the query; only if the query asks to explain the object.
+    /// The decision of the handler about the object of the query; absent unless the query asks to explain the object, it was read, and
+    /// the handler handles its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interest: Option<InterestSummary>,
     /// The number of events in the queues of the handler, by phase.
@@ -253,7 +255,7 @@ pub(crate) struct HandlerSummary {
 pub(crate) struct InterestSummary {
     /// `true` if the handler wants the object.
     pub(crate) taken: bool,
-    /// The reason why the handler does not want the object, or does not do everything for it.
+    /// The reason why the handler does not want the object, or does not do everything for it; absent otherwise.
     pub(crate) reason: Option<String>,
 }
 

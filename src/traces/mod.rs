@@ -42,7 +42,7 @@ static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
 /// The reason why traces cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TraceError {
-    /// The HTTP client cannot be built.
+    /// The HTTP client of the exporter cannot be built.
     #[error("cannot build the HTTP client for the collector (`traces.otlp_endpoint`)")]
     Client(#[from] reqwest::Error),
     /// The exporter rejects its options.
@@ -51,7 +51,7 @@ pub(crate) enum TraceError {
 }
 
 /// Starts to export traces, and returns the layer that records the spans of the crate `tracing`; `None` if no collector is configured.
-/// Requests to the collector run on `runtime`.
+/// Requests to the collector run on `runtime`. Fails if the exporter cannot be built.
 pub(crate) fn start<S>(
     options: &TraceOptions,
     runtime: &Handle,

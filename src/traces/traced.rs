@@ -14,7 +14,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 const EVENT: &str = "event";
 /// The name of the span of the handler, which contains the spans of its attempts and requests.
 pub(super) const HANDLE: &str = "handle";
-/// The name of the span of the time in the queue.
+/// The name of the span of the time for which the event waited in a queue.
 const QUEUE: &str = "queue";
 
 /// A wrapper that records an OpenTelemetry trace of the handling of each sampled event, if there is a tracer.
@@ -25,7 +25,7 @@ pub struct Traced<H> {
 }
 
 impl<H> Traced<H> {
-    /// Wraps the chain `inner` of the handler with the name `handler`.
+    /// Wraps the chain `inner` of the handler with the name `handler`. Without a `tracer`, no traces are recorded.
     pub(crate) fn new(inner: H, handler: &str, tracer: Option<SdkTracer>) -> Self {
         Self { inner, handler: handler.to_owned(), tracer }
     }

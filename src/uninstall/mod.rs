@@ -50,7 +50,7 @@ pub struct Uninstalled {
     pub objects: Vec<ObjectResult>,
     /// The Kubernetes objects whose external resources remain.
     pub outside: Vec<Leftover>,
-    /// The number of VIFs that the pool keeps ready. They stay in the external system, too.
+    /// The number of VIFs that the VIF pool keeps ready for new pods. They stay in the external system, too.
     pub pooled: usize,
     /// The reasons why external resources could not be listed.
     pub unknown: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Uninstalled {
 /// The reason why `staffetta uninstall` failed. A finalizer that cannot be removed is no such failure, but an entry of the result.
 #[derive(Debug, thiserror::Error)]
 pub enum UninstallError {
-    /// A replica of the controller holds a Lease.
+    /// A replica of the controller holds a Lease. The text is its identity, the `holderIdentity` of the Lease.
     #[error(
         "a controller runs ({0}), and would add the finalizers again: scale its Deployment to 0 first, or pass --stop DEPLOYMENT"
     )]
@@ -75,7 +75,7 @@ pub enum UninstallError {
     /// The Deployment cannot be scaled, or objects cannot be read.
     #[error("cannot {action}")]
     Api {
-        /// The failed request: the action and the object.
+        /// The failed request: the action and its object, such as `read the Lease`.
         action: String,
         /// The error of the API server.
         source: Box<kube::Error>,
@@ -88,8 +88,8 @@ pub enum UninstallError {
 ///
 /// # Errors
 ///
-/// A controller holds a Lease, its Deployment cannot be scaled or keeps its pods, or objects cannot be read. A finalizer that cannot be
-/// removed is in the result.
+/// Fails if objects cannot be read. With `options.apply`, fails also if a controller holds a Lease, if its Deployment cannot be scaled or
+/// keeps its pods, or if the leader election is disabled and no Deployment is given. A finalizer that cannot be removed is in the result.
 pub async fn uninstall(
     registry: Registry,
     configuration: &Configuration,

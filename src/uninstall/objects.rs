@@ -17,7 +17,8 @@ use crate::connect::{self, answer, is_missing, none_if_missing};
 /// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
 const PASSES: usize = 5;
 
-/// Removes our finalizers from all objects of a kind if `apply` is set, otherwise lists the objects that have them.
+/// Removes our finalizers from all objects of a kind if `apply` is set, otherwise lists the objects that have them. Fails if the objects
+/// cannot be listed; a finalizer that cannot be removed is in the result.
 pub(super) async fn remove_finalizers(
     client: &Client,
     resource: &ApiResource,
@@ -59,7 +60,8 @@ pub(super) async fn remove_finalizers(
     Ok(done)
 }
 
-/// Deletes the virtual nodes of the installation `cluster_id` if `apply` is set, otherwise lists them.
+/// Deletes the virtual nodes of the installation `cluster_id` if `apply` is set, otherwise lists them. Fails if the nodes cannot be listed;
+/// a node that cannot be deleted is in the result.
 pub(super) async fn delete_nodes(
     client: &Client,
     cluster_id: &str,
@@ -87,7 +89,7 @@ pub(super) async fn delete_nodes(
     Ok(done)
 }
 
-/// Lists the metadata of all objects of a kind; none if the kind is not served.
+/// Lists the metadata of all objects of a kind that `parameters` select; none if the kind is not served. Fails if they cannot be read.
 async fn list(
     client: &Client,
     resource: &ApiResource,

@@ -93,7 +93,8 @@ pub(super) async fn stop(
     }
 }
 
-/// Scales a Deployment to zero, and returns the status of its scale: the number of its replicas, and the label selector of its pods.
+/// Scales a Deployment to zero, and returns the status of its scale: the number of its replicas, and the label selector of its pods. Fails
+/// if the Deployment does not exist or cannot be scaled.
 async fn scale_down(client: &Client, namespace: &str, name: &str) -> Result<ScaleStatus, UninstallError> {
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
     let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
@@ -102,8 +103,8 @@ async fn scale_down(client: &Client, namespace: &str, name: &str) -> Result<Scal
     Ok(scale.status.unwrap_or_default())
 }
 
-/// Scales a Deployment to zero, and returns `true` if it still has a pod that has not ended. A pod that is being deleted is no replica any
-/// more, but may still run.
+/// Scales a Deployment to zero, and returns `true` if it still has a replica, or a pod that has not ended: a pod that is being deleted is
+/// no replica any more, but may still run. Fails if the Deployment cannot be scaled, or its pods cannot be listed.
 async fn has_pods_after_scale_down(
     client: &Client,
     namespace: &str,

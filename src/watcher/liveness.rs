@@ -140,11 +140,11 @@ pub(super) struct QuietWatch {
 /// The reaction to a watch that has yielded nothing for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuietAction {
-    /// List all objects again, because the server accepted a request and does not respond to it.
+    /// List all objects again, because the server did not respond in time to the list or watch, or has been silent for too long in it.
     Relist,
     /// Reset the back-off, because the server accepted the failed watch again and did not end it at once.
     Recovered,
-    /// Wait, because the state of the watch is not known yet.
+    /// Wait, because the server still has time to accept the failed watch again.
     Wait,
     /// Compare the current resourceVersion of the server with the newest one that this process has seen, because there was no event for
     /// a long time.

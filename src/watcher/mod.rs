@@ -172,8 +172,8 @@ impl<S: EventSink> Watcher<S> {
     }
 
     /// Reads the object `namespace`/`name` from the API server, if it exists in the store of a watch of `kind` (the case is ignored).
-    /// Returns it decoded: once for each watch of that kind, since kinds of several API groups may have the same name. Without `namespace`,
-    /// finds the object in any namespace, and fails if several ones have it.
+    /// Returns it decoded: once for each watch of that kind, since kinds of several API groups may have the same name; empty if it does not
+    /// exist or its fields cannot be decoded. Without `namespace`, finds the object in any namespace, and fails if several of them have it.
     pub async fn read(
         &self,
         kind: &str,

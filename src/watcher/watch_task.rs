@@ -64,7 +64,8 @@ pub(super) struct WatchTask<S> {
 /// The minimum time between two lists that are requested by other parts of the program. One list serves all requests before it.
 pub(super) const RELIST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Waits until a list of all objects is requested, and until [`RELIST_PAUSE`] after the last such list.
+/// Waits until a list of all objects is requested, and until [`RELIST_PAUSE`] after `last`, the time of the last such list; `None` if there
+/// was none.
 pub(super) async fn relist_requested(requested: &Notify, last: Option<Instant>) {
     if let Some(last) = last {
         sleep_until(last + RELIST_PAUSE).await;
@@ -72,7 +73,7 @@ pub(super) async fn relist_requested(requested: &Notify, last: Option<Instant>) 
     requested.notified().await;
 }
 
-/// The error of a request that the server accepted and did not answer in time.
+/// The error of a list or watch to which the server did not respond in time, or in which it has been silent for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server does not answer a request")]
 struct Unanswered;

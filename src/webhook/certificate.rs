@@ -33,7 +33,7 @@ pub(super) struct ServerCertificate {
 /// The reason why a certificate cannot be used or generated.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CertificateError {
-    /// The certificate or the key is missing or malformed.
+    /// The certificate or the key is missing or malformed. The text says which.
     #[error("{0}")]
     Malformed(&'static str),
     /// The TLS library rejects the certificate or the key, or they do not belong together.
@@ -45,7 +45,8 @@ pub(super) enum CertificateError {
 }
 
 impl ServerCertificate {
-    /// Generates a self-signed certificate for these DNS names and IP addresses, which expires after `lifetime`.
+    /// Generates a self-signed certificate for these DNS names and IP addresses, which expires `lifetime` after `now`. Fails if a name is
+    /// invalid.
     ///
     /// The certificate is not a CA certificate: the webhook configuration makes API servers trust exactly this certificate.
     pub(super) fn generate(
@@ -68,8 +69,8 @@ impl ServerCertificate {
         Self::read(certificate.pem(), key.serialize_pem()).map(|(certificate, _)| certificate)
     }
 
-    /// Reads a certificate chain and its key from PEM. Also returns them in the form of the TLS library. Fails if the two do not belong
-    /// together.
+    /// Reads a certificate chain and its key from PEM. Also returns them in the form of the TLS library. Fails if one of them is missing or
+    /// malformed, or if the two do not belong together.
     pub(super) fn read(chain: String, key: String) -> Result<(Self, Arc<CertifiedKey>), CertificateError> {
         let certificates = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<Vec<_>, _>>();
         let certificates = certificates.unwrap_or_default();

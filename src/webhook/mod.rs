@@ -106,7 +106,7 @@ pub(crate) struct Webhook {
 
 impl Webhook {
     /// Returns the webhook that the options describe; `None` if they set no listen address. Its Secret is in the namespace of the leader's
-    /// Lease: the configured one, or else `home`.
+    /// Lease: the configured one, or else `home`. Fails if the options are invalid, or if the handler `prefix_ip` is not enabled.
     pub(crate) fn of(configuration: &Configuration, home: &str) -> Result<Option<Self>, WebhookError> {
         let options = configuration.webhook.clone();
         let Some(listen) = options.listen else { return Ok(None) };
@@ -177,7 +177,7 @@ impl Webhook {
 }
 
 /// Returns the acceptor of TLS connections. Clients need no certificate, because the response to a review discloses nothing that its sender
-/// does not know.
+/// does not know. Fails if the TLS library rejects its settings.
 fn acceptor(served: &Arc<ServedCertificate>) -> Result<TlsAcceptor, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;

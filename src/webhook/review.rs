@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// The error of a request that is no review of this version, or whose pod cannot be decoded. Its text quotes
-/// nothing of the request.
+/// The error of a request that is no `AdmissionReview` of `admission.k8s.io/v1`, or whose pod cannot be decoded. Its text quotes nothing of
+/// the request.
 #[derive(Debug, thiserror::Error)]
 #[error("the request is no AdmissionReview of admission.k8s.io/v1 with a pod that can be decoded")]
 pub(super) struct MalformedReview;
 
-/// The response to a review, which always admits the object.
+/// The response to an `AdmissionReview`. It always admits the object, changed or unchanged.
 pub(super) struct ReviewAnswer {
     /// The JSON body of the response.
     pub(super) body: Vec<u8>,
@@ -23,7 +23,7 @@ pub(super) struct ReviewAnswer {
 }
 
 /// Answers the `AdmissionReview` in `body`. `patch` returns the JSON patch for a created pod, or `None` to admit it unchanged. Any other
-/// object is admitted unchanged.
+/// object is admitted unchanged. Fails if `body` is no such review, or if its pod cannot be decoded.
 pub(super) fn answer(
     body: &[u8],
     patch: impl FnOnce(&Pod) -> Option<Vec<Value>>,

@@ -43,7 +43,8 @@ pub(super) enum RotationStep {
     Promote,
 }
 
-/// Returns the next step at the time `now`. Certificates are valid for `lifetime`, and are replaced when a third of it is left.
+/// Returns the next step at the time `now`. Certificates are valid for `lifetime`, and are replaced when a third of it is left, or when
+/// they are not valid for exactly the names in `trust`.
 pub(super) fn next_step(
     stored: &StoredCertificates,
     trust: &WebhookTrust,

@@ -64,7 +64,8 @@ impl ServedCertificate {
         Self { current: Mutex::default(), metrics: Arc::clone(metrics), health: Arc::clone(health) }
     }
 
-    /// Serves the certificate chain with this key, both in PEM, from now on. Does nothing if they are served already.
+    /// Serves the certificate chain with this key, both in PEM, from now on. Does nothing if they are served already. If they cannot be
+    /// used, fails, and continues to serve the last one.
     fn replace(&self, chain: String, key: String) -> Result<(), CertificateError> {
         let is_served = |(current, _): &(ServerCertificate, _)| current.chain == chain && current.key == key;
         if lock(&self.current).as_ref().is_some_and(is_served) {
@@ -109,7 +110,7 @@ impl ServedCertificate {
             .map_err(|error| CertificateFileError { path: files.certificate.clone(), source: error.into() })
     }
 
-    /// Reads the files again every [`FILE_CHECK_INTERVAL`]. If they cannot be used, as while they are being replaced, the last certificate stays.
+    /// Reads the files again every [`FILE_CHECK_INTERVAL`]. If they cannot be used, as while they are replaced, the last certificate stays.
     pub(super) async fn follow_files(&self, files: &CertificateFiles) -> Infallible {
         let mut reported = None;
         loop {
@@ -123,7 +124,7 @@ impl ServedCertificate {
     }
 }
 
-/// Reads a file of at most [`MAX_FILE`] bytes as text.
+/// Reads a file as text. Fails if it cannot be read, is larger than [`MAX_FILE`] bytes, or is not UTF-8.
 fn text(path: &Path) -> Result<String, CertificateFileError> {
     let read = || {
         let mut text = String::new();

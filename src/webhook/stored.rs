@@ -19,11 +19,11 @@ const PREVIOUS: &str = "previous.crt";
 /// The certificates in the Secret. One that cannot be used counts as missing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct StoredCertificates {
-    /// The certificate that replicas serve.
+    /// The certificate that replicas serve; `None` if there is none.
     pub(super) serving: Option<ServerCertificate>,
-    /// The certificate that replicas will serve when API servers trust it.
+    /// The certificate that replicas will serve when API servers trust it; `None` if none is prepared.
     pub(super) next: Option<ServerCertificate>,
-    /// The certificate that replicas may still serve because they have not noticed its successor; without its key.
+    /// The certificate, without its key, that replicas may still serve because they have not noticed its successor; `None` without one.
     pub(super) previous: Option<String>,
 }
 
@@ -41,7 +41,8 @@ impl StoredCertificates {
         Self { serving: certificate(SERVING), next: certificate(NEXT), previous: chain(PREVIOUS) }
     }
 
-    /// Returns the merge patch that writes these certificates into the Secret, unless it was changed since `resource_version`.
+    /// Returns the merge patch that writes these certificates into the Secret, unless it was changed since `resource_version`; with `None`,
+    /// in any case.
     pub(super) fn patch(&self, resource_version: Option<&str>) -> Value {
         let value = |text: Option<&String>| json!(text.map(|text| ByteString(text.clone().into_bytes())));
         let mut data = serde_json::Map::new();

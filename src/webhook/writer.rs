@@ -102,7 +102,8 @@ impl CertificateWriter {
         }
     }
 
-    /// Executes the steps that are due. Returns `true` if something was written, and the time until the next step or check.
+    /// Executes the steps that are due, up to [`MAX_STEPS`]. Returns `true` if something was written, and the time until the next step or
+    /// check. Fails if a certificate cannot be generated or written.
     async fn act(&self, observed: &mut ObservedObjects) -> Result<(bool, Duration), CertificateWriteError> {
         let WebhookOptions { secret_name, configuration_name, certificate_lifetime, .. } = &self.options;
         let lifetime = (*certificate_lifetime).into();
@@ -146,7 +147,8 @@ impl CertificateWriter {
 }
 
 impl ObservedObjects {
-    /// Replaces the configuration. If the certificates that API servers trust have changed, records the current time as that of the change.
+    /// Replaces the observed webhook configuration; `None` if it does not exist. If the certificates that API servers trust have changed,
+    /// records the current time as that of the change.
     fn set_configuration(&mut self, configuration: Option<MutatingWebhookConfiguration>) {
         let names = configuration.as_ref().map(target::names).unwrap_or_default();
         let bundle = configuration.as_ref().and_then(target::bundle);
@@ -156,7 +158,7 @@ impl ObservedObjects {
     }
 }
 
-/// Returns `object`, and logs a warning if it does not exist.
+/// Returns `object`. If that is `None`, logs a warning that the object called `name` does not exist.
 fn existing<K: Resource<DynamicType = ()>>(object: Option<K>, name: &str) -> Option<K> {
     if object.is_none() {
         warn!(

@@ -26,7 +26,7 @@ const OPERATIONAL_TIMEOUT: Duration = Duration::from_millis(250);
 const OPERATIONAL_INTERVAL: Duration = Duration::from_millis(2);
 /// The multicast address of all IPv6 nodes of the link (RFC 4291, section 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// The hop limit without which a neighbour ignores an advertisement (RFC 4861, section 7.1.2).
+/// The hop limit of a neighbour advertisement. Neighbours ignore an advertisement with any other value (RFC 4861, section 7.1.2).
 const HOPS: u32 = 255;
 
 /// Announces the addresses of the VIF to the neighbours in its network, from its interface in the pod. Does nothing if the pod has ended.
@@ -58,7 +58,7 @@ fn announce_in(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Re
 }
 
 /// Waits until the interface can send, for at most [`OPERATIONAL_TIMEOUT`], because a bridge drops what an interface sends before. Returns
-/// the index of the interface; `None` if it does not exist any more.
+/// the index of the interface, even if it cannot send yet after that time; `None` if it does not exist any more.
 #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
 fn until_operational(name: &str, namespaces: &NetworkNamespaces) -> Result<Option<u32>, DriverError> {
     let deadline = Instant::now() + OPERATIONAL_TIMEOUT;
@@ -78,7 +78,8 @@ fn is_operational(link: &LinkMessage) -> bool {
     attributes.any(|attribute| matches!(attribute, LinkAttribute::OperState(State::Up | State::Unknown)))
 }
 
-/// Sends the neighbour advertisement of `ip` to all nodes of the link of the interface with that index.
+/// Sends a neighbour advertisement, which says that `ip` has the MAC address `mac`, through the interface with that index to all IPv6
+/// nodes of its link.
 fn advertise(index: u32, ip: Ipv6Addr, mac: MacAddress) -> io::Result<()> {
     let (flags, protocol) = (SocketFlags::CLOEXEC, Some(ipproto::ICMPV6));
     let socket = socket_with(AddressFamily::INET6, SocketType::RAW, flags, protocol)?;
@@ -88,8 +89,8 @@ fn advertise(index: u32, ip: Ipv6Addr, mac: MacAddress) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns a neighbour advertisement (RFC 4861, section 4.4) that overrides what the neighbours know. The kernel computes its checksum
-/// (RFC 3542, section 3.1).
+/// Encodes a neighbour advertisement (RFC 4861, section 4.4), which says that `ip` has the MAC address `mac`. It overrides the MAC address
+/// that neighbours have cached for `ip`. The kernel computes its checksum (RFC 3542, section 3.1).
 fn advertisement(ip: Ipv6Addr, mac: MacAddress) -> Vec<u8> {
     const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
     const OVERRIDE: u8 = 1 << 5;

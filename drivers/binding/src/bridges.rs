@@ -3,10 +3,10 @@
 use staffetta_driver::{DriverError, Reason};
 
 /// The names of the bridges of the node to which pods may be connected. A name that ends in `*` permits each bridge whose name begins with
-/// the rest.
+/// the text before the `*`.
 ///
-/// The annotation of a pod names its bridge, and tenants can write annotations. The node may have other bridges, such as those of
-/// virtual machines or of a management network.
+/// The list protects the other bridges of the node, such as those of virtual machines or of a management network: the annotation of a pod
+/// names its bridge, and tenants can write annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PermittedBridges(Vec<String>);
 

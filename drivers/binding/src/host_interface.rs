@@ -7,7 +7,8 @@ use crate::error::failed;
 use crate::messages::{self, GROUP};
 use crate::netlink::{RouteSocket, is_missing};
 
-/// Deletes the interface `name` of the node if these drivers created it. A missing one counts as deleted.
+/// Deletes the interface `name` of the node if these drivers created it; one of another program is left alone. A missing interface counts
+/// as deleted.
 pub(crate) fn remove(host: &RouteSocket, name: &str) -> Result<(), DriverError> {
     let step = "remove the interface on the node";
     match host.link(name).map_err(failed(step))? {

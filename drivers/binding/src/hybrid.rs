@@ -18,7 +18,7 @@ use crate::{ethtool, linux_bridge, messages, pod_interface};
 const OVS: &str = "ovs";
 
 /// The driver that binds VIFs of the class `VIFBridge`. A VIF of the plugin `ovs` gets a Linux bridge of its own, which a veth pair
-/// connects to Open vSwitch; another one becomes a port of a bridge that exists already, because an agent of Neutron creates it.
+/// connects to Open vSwitch. Any other VIF becomes a port of an existing Linux bridge, which an agent of Neutron creates.
 ///
 /// The interfaces are named as Neutron's agent expects it, after the id of the port: the bridge `qbr`, its port `qvb`, and the port `qvo`
 /// of Open vSwitch.

@@ -17,10 +17,11 @@ mod node;
 #[path = "../tests/namespaces/switch.rs"]
 mod switch;
 
-/// Held by the test that counts changes.
+/// The lock that a test holds while it uses the counter [`LEFT`], which all tests share.
 static COUNTED: Mutex<()> = Mutex::new(());
 
-/// Everything that exists on the node and belongs to the VIF or to the pod.
+/// Returns the interfaces of the VIF that these drivers created on the node, all interfaces in the pod except loopback, and all ports of
+/// Open vSwitch that these drivers created, each on its own line; empty if there are none.
 fn existing(attachment: &VifAttachment, switch: Option<&OpenVSwitch>) -> String {
     let netns = attachment.netns.file_name().unwrap().to_str().unwrap();
     let own = &attachment.host_interface()[3..];
@@ -31,8 +32,9 @@ fn existing(attachment: &VifAttachment, switch: Option<&OpenVSwitch>) -> String 
     sh(&on_node) + &sh(&in_pod) + &ports.unwrap_or_default()
 }
 
-/// For each number of changes, kills the daemon after it; then unbinds the VIF, with and without binding it again before. Returns the
-/// number of changes that bind it.
+/// Binds the VIF repeatedly, and kills the daemon after 0, 1, 2 ... changes of the kernel and requests to OVSDB, until the binding
+/// succeeds. Tries each number twice: unbinds the VIF at once, or after binding it again, and checks that nothing is left. Returns the
+/// number of changes and requests that bind the VIF.
 fn kill_after_each_step(
     binding: &dyn VifBindingDriver,
     attachment: &VifAttachment,

@@ -46,7 +46,9 @@ pub(crate) fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     }
 }
 
-/// Creates the veth pair of the VIF, in place of a leftover. The end on the node is a port of the bridge with the index `bridge`, if any.
+/// Creates the veth pair of the VIF, in place of a leftover. Fails if another program has created the interface on the node, or if the pod
+/// has an interface of that name with another MAC address. The end on the node becomes a port of the bridge with the index `bridge`; `None`
+/// connects it to no bridge.
 pub(crate) fn create_pair(
     attachment: &VifAttachment,
     namespaces: &NetworkNamespaces,

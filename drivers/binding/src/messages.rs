@@ -103,7 +103,8 @@ fn nested(parent: u32, pod: PodInterfaceSpec<'_>, info: LinkAttribute) -> RouteN
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Returns the attributes of an interface that these drivers create on the node: name, [`GROUP`] and MTU.
+/// Returns the attributes of an interface that these drivers create on the node: name, [`GROUP`] and MTU. `None` leaves the choice of the
+/// MTU to the kernel.
 fn ours(name: &str, mtu: Option<u32>) -> Vec<LinkAttribute> {
     let named = [LinkAttribute::IfName(name.to_owned()), LinkAttribute::Group(GROUP)];
     named.into_iter().chain(mtu.map(LinkAttribute::Mtu)).collect()
@@ -129,7 +130,7 @@ pub(crate) fn set_up(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Returns the request that changes the MAC address and the MTU of the interface with that index, and brings it up.
+/// Returns the request that changes the MAC address and the MTU (`None` keeps it) of the interface with that index, and brings it up.
 pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNetlinkMessage {
     let mut link = up();
     link.header.index = index;
@@ -152,12 +153,12 @@ pub(crate) fn notify_by_arp(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::SetLink(with(index, vec![LinkAttribute::AfSpecUnspec(vec![inet])]))
 }
 
-/// Returns the request that deletes the interface with that index, and the other end of the pair with it.
+/// Returns the request that deletes the interface with that index. If it is an end of a veth pair, the kernel deletes the other end too.
 pub(crate) fn delete_link(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::DelLink(with(index, Vec::new()))
 }
 
-/// Returns the message with these attributes of the interface with that index.
+/// Returns the body of a netlink request about the interface with that index: the index and these attributes of the interface.
 fn with(index: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
     let mut link = LinkMessage::default();
     link.header.index = index;

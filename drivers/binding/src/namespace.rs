@@ -30,8 +30,8 @@ impl NetworkNamespaces {
     }
 }
 
-/// Runs `work` on a thread of its own that has moved into the network namespace `netns`. The thread then ends, so that nothing else
-/// ever runs in that namespace.
+/// Runs `work` on a thread of its own that has moved into the network namespace `netns`. The thread then ends, so that no unrelated work
+/// of this program ever runs in that namespace.
 ///
 /// Fails with [`Reason::NotFound`] if the namespace does not exist, and with [`Reason::Refused`] if it is that of the node.
 pub(crate) fn run_in_namespace<T: Send>(

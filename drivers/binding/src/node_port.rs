@@ -32,8 +32,8 @@ impl NodePort {
         Ok(Some(Self { ovsdb: Ovsdb { socket }, port_id, mac, options }))
     }
 
-    /// Creates the port if it does not exist on its bridge, sets its MAC address and MTU, and adds its addresses. Other addresses of the
-    /// port are not changed. Blocks.
+    /// Creates the port unless it exists on its bridge, in place of an unusable one of these drivers, such as one on another bridge. Sets
+    /// its MAC address and MTU, and adds its addresses. Other addresses of the port are not changed. Blocks.
     pub fn ensure(&self) -> Result<(), DriverError> {
         let Self { port_id, mac, options: NodePortOptions { addresses, bridge, mtu, .. }, .. } = self;
         let name = interface_name("tap", port_id);

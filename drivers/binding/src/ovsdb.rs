@@ -16,9 +16,9 @@ use crate::netlink::RouteSocket;
 const APPLY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between two checks whether Open vSwitch has applied a change.
 const APPLY_INTERVAL: Duration = Duration::from_millis(5);
-/// The time limit of a request, longer than [`APPLY_TIMEOUT`].
+/// The time limit of each read and each write of a request to OVSDB, longer than [`APPLY_TIMEOUT`].
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of an answer, in bytes.
+/// The maximum size of all that OVSDB sends on the connection of one request, in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
 /// A client of the OVSDB server on this node. It opens a connection for each request.
@@ -28,7 +28,7 @@ pub(crate) struct Ovsdb {
     pub(crate) socket: PathBuf,
 }
 
-/// A port of a bridge that is to be added to the database.
+/// A port that is to be added to a bridge of Open vSwitch, as a row of its database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortRow<'a> {
     /// The name of the bridge.
@@ -94,7 +94,7 @@ impl Ovsdb {
         }))
     }
 
-    /// Returns `true` if the port of an interface is one of the bridge `bridge`.
+    /// Returns `true` if the port of the interface `row` belongs to the bridge `bridge`.
     pub(crate) fn is_on(&self, row: &InterfaceRow, bridge: &str) -> Result<bool, DriverError> {
         let conditions = json!([["name", "==", bridge], ["ports", "includes", row.port]]);
         let select = json!({ "op": "select", "table": "Bridge", "where": conditions, "columns": ["name"] });
@@ -102,8 +102,9 @@ impl Ovsdb {
         Ok(answer[0]["rows"].get(0).is_some())
     }
 
-    /// Returns the existing port called `name` that may be replaced or removed: one that these drivers created, or one of the port
-    /// `port_id` whose interface no longer exists. Fails with [`Reason::Refused`] if it belongs to another program.
+    /// Returns the existing port called `name` in Open vSwitch if it may be replaced or removed: these drivers created it, or it is that of
+    /// the Neutron port `port_id` and its interface no longer exists. Returns `None` if there is no such port, and fails with
+    /// [`Reason::Refused`] if it belongs to another program.
     pub(crate) fn own(&self, name: &str, port_id: &str) -> Result<Option<InterfaceRow>, DriverError> {
         let Some(row) = self.interface(name)? else { return Ok(None) };
         let step = "check the port of Open vSwitch";
@@ -181,7 +182,7 @@ impl Ovsdb {
     }
 
     /// Removes the port of an interface, and waits until Open vSwitch has applied the removal. Without the wait, Open vSwitch could take a
-    /// new port of the same name for the old one, and keep its interface, which does not exist any more.
+    /// new port of the same name for the old one, and keep the interface of the old one, which does not exist any more.
     #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
     pub(crate) fn remove(&self, row: &InterfaceRow) -> Result<(), DriverError> {
         let step = "remove the port from Open vSwitch";
@@ -207,7 +208,7 @@ impl Ovsdb {
         }
     }
 
-    /// Runs the operations as one transaction, and returns their results.
+    /// Runs the operations on the database as one transaction, and returns their results. Fails if one of them fails.
     fn transact(&self, step: &'static str, ops: &[Value]) -> Result<Value, DriverError> {
         let params: Vec<Value> = std::iter::once(json!("Open_vSwitch")).chain(ops.iter().cloned()).collect();
         let request = json!({ "method": "transact", "params": params, "id": 1 });

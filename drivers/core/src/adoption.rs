@@ -61,7 +61,7 @@ pub enum ExistingAttachment {
         /// The addresses of the node.
         node_ips: Vec<IpAddr>,
     },
-    /// The port is attached through the port of a node, which has its addresses as allowed address pairs (nested macvlan).
+    /// The port is attached through the port of a node, whose allowed address pairs contain the addresses of this port (nested macvlan).
     AllowedPair {
         /// The id of the node's own port.
         port: PortId,
@@ -153,14 +153,16 @@ pub fn is_kuryr_policy_group(description: &str, policy: &str) -> bool {
 pub enum UnusedResource {
     /// A port that a pool of Kuryr kept ready, and that no pod uses.
     Port(VifId),
-    /// The security group of the network policy `NAMESPACE/NAME`, with [the description](is_kuryr_policy_group) that Kuryr gives it.
+    /// A security group that Kuryr created, and the name `NAMESPACE/NAME` of its network policy. It is deleted only if its description
+    /// is [that of a group of this policy](is_kuryr_policy_group).
     SecurityGroup(SecurityGroupId, String),
 }
 
-/// Lists the resources in the projects of this cluster, and adopts those that another controller created, for a migration.
+/// Lists the resources in the projects of this cluster, adopts those that another controller created, and deletes those of Kuryr that
+/// nothing uses any more, for a migration.
 ///
 /// Lists contain only resources in the projects of the configuration. Every method is idempotent. A resource with the mark of another
-/// owner or cluster is never changed.
+/// owner or cluster is never changed or deleted; the mark of a network counts for its subnet too.
 #[async_trait]
 pub trait AdoptionDriver: Send + Sync {
     /// Lists the ports of pods and of pools of ports, whoever created them.

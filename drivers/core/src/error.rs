@@ -39,7 +39,8 @@ pub struct DriverError {
     step: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    /// The delay before the call may be repeated, in milliseconds, rounded up so that a caller never waits too short a time.
+    /// The delay before the call may be repeated, in milliseconds, rounded up so that a caller never waits too short a time; `None` if the
+    /// driver does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

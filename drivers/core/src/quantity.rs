@@ -45,7 +45,7 @@ impl ExactQuantity {
     }
 
     /// Returns `factor` times the amount, rounded up to an integer; `None` if the amount is negative, the result exceeds 64 bits, or the
-    /// numerator exceeds 128 bits.
+    /// product exceeds 128 bits before it is divided.
     pub fn times(self, factor: u64) -> Option<u64> {
         if self.negative {
             return None;

@@ -136,8 +136,8 @@ pub struct PublicIpRequest {
     pub named: Option<IpAddr>,
     /// The port with which the address will be associated. A named address that is associated with another port is a conflict.
     pub port: PortId,
-    /// The id of an address that a previous controller allocated for the same service without an ownership mark. It is marked for
-    /// the owner, unless it has a mark, is associated with another port or belongs to another project.
+    /// The id of an address that a previous controller allocated for the same service without an ownership mark; `None` if there
+    /// is none. It is marked for the owner, unless it has a mark, is associated with another port or belongs to another project.
     pub adopt: Option<PublicIpId>,
 }
 
@@ -189,7 +189,7 @@ pub trait ServicePublicIpDriver: Send + Sync {
     /// marked for another service, or is associated with another port, it is a [conflict](crate::Reason::Conflict).
     async fn acquire(&self, owner: &Owner, request: &PublicIpRequest) -> Result<PublicIp, DriverError>;
 
-    /// Associates `public_ip` with `port`. If it is associated with another port, it is a [conflict](crate::Reason::Conflict).
+    /// Associates `public_ip` with `port`. Fails with a [conflict](crate::Reason::Conflict) if it is associated with another port.
     async fn associate(&self, public_ip: &PublicIp, port: &PortId) -> Result<(), DriverError>;
 
     /// Disassociates `public_ip` from `port`. Does nothing if it is not associated with `port`.

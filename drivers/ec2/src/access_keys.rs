@@ -21,7 +21,8 @@ pub(crate) struct AccessKeys {
     pub(crate) expires: Option<SystemTime>,
 }
 
-/// The access keys in the form of STS and of programs that print them (`SessionToken`), and of agents (`Token`).
+/// The access keys as their sources return them. STS and programs name the session token `SessionToken`; credentials agents and the
+/// metadata service name it `Token`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct IssuedKeys {

@@ -31,7 +31,7 @@ const USER_AGENT: &str = concat!("staffetta/", env!("CARGO_PKG_VERSION"));
 pub(crate) struct Ec2Action {
     /// The name of the action in the API, such as `DescribeInstances`.
     pub(crate) name: &'static str,
-    /// The operation that errors name, as an imperative, such as `read the instances`.
+    /// The name of the action in errors, as an imperative, such as `read the instances`.
     pub(crate) step: &'static str,
     /// `true` if the action changes something, so that its error is ambiguous if the response was lost.
     pub(crate) changes: bool,

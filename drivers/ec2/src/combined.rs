@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 /// interface yet are missing.
 pub(crate) type InterfacesById = BTreeMap<InstanceId, Result<PrimaryInterface, DriverError>>;
 
-/// The result of a read that several callers share.
+/// The result of a read of instances, which several callers share.
 type SharedRead = Result<Arc<InterfacesById>, DriverError>;
 
-/// Joins the reads of several callers: callers that arrive during a read wait for its end, and share the next read.
+/// A combiner of the reads of instances by several callers: those that arrive during a read wait for its end, and share the next read.
 #[derive(Default)]
 pub(crate) struct CombinedReads {
     /// The callers that wait for the next read: the instances that each requests, and the channel for the result.

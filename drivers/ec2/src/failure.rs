@@ -24,7 +24,8 @@ impl From<Ec2Failure> for DriverError {
 pub(crate) enum CodeClass {
     /// Too many requests (throttling): the driver pauses further requests.
     Throttled,
-    /// EC2 does not accept the credentials: they have expired, are not known yet, or may have been deleted.
+    /// EC2 does not accept the credentials: they have expired, are not known yet, or may have been deleted. The value is the reason of the
+    /// driver's error.
     Credentials(Reason),
     /// Any other failure, with the reason of the driver's error.
     Other(Reason),

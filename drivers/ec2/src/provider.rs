@@ -20,7 +20,7 @@ use crate::responses::{
     DescribeSubnets, InstanceItem, InstanceTypeItem, InterfaceItem, NoResult,
 };
 
-/// The operation that errors name when the interfaces of instances cannot be read, as an imperative.
+/// The name of the failed operation in errors about reading the interfaces of instances, as an imperative.
 const READ: &str = "read the network interfaces of instances";
 const DESCRIBE_INSTANCES: Ec2Action = Ec2Action { name: "DescribeInstances", step: READ, changes: false };
 const DESCRIBE_TYPES: Ec2Action =

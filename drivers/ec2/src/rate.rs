@@ -82,7 +82,8 @@ impl RequestBucket {
         Ok(wait)
     }
 
-    /// Begins a pause, twice as long as the one before, and returns its length. During a pause, only returns the length of that pause.
+    /// Begins a pause, twice as long as the one before, up to [`LONGEST_PAUSE`], and returns its length. During a pause, only returns the
+    /// length of that pause.
     fn throttle(&mut self, now: Instant) -> Duration {
         let pause = match self.throttled {
             // Requests that were sent together are throttled together.

@@ -18,7 +18,7 @@ pub struct IosXeOptions {
     /// The time limit of opening a connection, in milliseconds.
     pub connect_timeout_ms: NonZeroU64,
     /// The duration of an install, in milliseconds, after which an Event says that it is slow. An install of a package that
-    /// is on the device already counts as failed if the device does not report the application by then.
+    /// is stored on the device counts as failed if the device has not reported the application by then.
     pub slow_install_ms: NonZeroU64,
     /// The time limit of installing a package that is on the device, in milliseconds; after it the install counts as
     /// failed. It is cancelled only when its pod is deleted.

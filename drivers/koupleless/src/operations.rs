@@ -16,18 +16,18 @@ const CHANGES_PER_BASE: usize = 16;
 /// A command of Arklet (the agent in a base) that this crate sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ArkletCommand {
-    /// The base reports its health.
+    /// The query for the health of the base.
     Health,
-    /// The base reports all its modules.
+    /// The query for the state of all modules of the base.
     QueryAllBiz,
-    /// The base loads a module.
+    /// The command to load a module into the base.
     InstallBiz,
-    /// The base unloads a module.
+    /// The command to unload a module from the base.
     UninstallBiz,
 }
 
 impl ArkletCommand {
-    /// Returns the name on the wire: the last part of a URL or topic, and the value of `command`.
+    /// Returns the name on the wire: the last part of the URL or topic of the command, and the value of `command` in answers over MQTT.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Health => "health",
@@ -57,7 +57,7 @@ pub(crate) struct Operations(Arc<Mutex<BTreeMap<RequestId, OpenRequest>>>);
 /// The key of a request in progress: the base and the subject. In the sorted map, the requests to one base are adjacent.
 type RequestId = (NodeId, RequestSubject);
 
-/// The subject of a request to a base, of which one request is in progress at a time.
+/// The subject of a request to a base. At most one request with the same subject is in progress for a base.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RequestSubject {
     /// The state of the base, which a query of this kind asks for.
@@ -132,7 +132,7 @@ impl Operations {
         requests.remove(&id).is_some()
     }
 
-    /// Ends all changes of modules of a base, without an answer.
+    /// Ends all requests in progress that load or unload modules of a base, without an answer.
     pub(crate) fn stop(&self, base: &NodeId) {
         let mut requests = lock(&self.0);
         let changes: Vec<_> = changes_of(base, &requests).cloned().collect();
@@ -179,7 +179,7 @@ impl Drop for RequestInProgress {
     }
 }
 
-/// Returns the changes of modules of a base that are in progress.
+/// Returns the keys of the requests in progress that load or unload modules of `base`.
 fn changes_of<'r>(
     base: &NodeId,
     requests: &'r BTreeMap<RequestId, OpenRequest>,

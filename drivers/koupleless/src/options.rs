@@ -27,7 +27,7 @@ pub struct HttpTunnelOptions {
     pub query_timeout_ms: NonZeroU64,
     /// The time limit of loading or unloading a module, in milliseconds.
     pub operation_timeout_ms: NonZeroU64,
-    /// The maximum number of bases.
+    /// The maximum number of bases. Reports of further ones are rejected.
     pub max_bases: NonZeroUsize,
     /// The time within which a change of a module is sent or given up. The controller derives it from `vnode.lease_duration_s`: it must be
     /// shorter than the time between the end of a replica's right to act for a node and the moment when another replica may take the node.

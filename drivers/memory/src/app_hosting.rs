@@ -103,8 +103,8 @@ impl MemoryAppHostingDriver {
         pods.into_values().collect()
     }
 
-    /// Creates the container at this position in its pod, unless it exists with its image, and returns the progress of its deployment. If
-    /// the device has no free address, the error is [`Reason::NoAddress`].
+    /// Creates the container at `position` in the pod `owner`, unless it exists; one with another image is replaced. Returns the progress
+    /// of the deployment of the container. If the device has no free address, the error is [`Reason::NoAddress`].
     fn deploy_container(
         &self,
         state: &mut DeviceState,

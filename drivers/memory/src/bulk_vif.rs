@@ -108,7 +108,7 @@ impl MemoryBulkVifDriver {
         created
     }
 
-    /// Converts a port to a pooled VIF, or returns `None` if it has an owner or belongs to another cluster.
+    /// Converts a port to a pooled VIF, or returns `None` if it has an owner or its ownership mark does not name this cluster.
     fn to_pooled(&self, port: MemoryPort) -> Option<PooledVif> {
         if !port.is_pooled(&self.cluster) {
             return None;

@@ -13,7 +13,7 @@ use crate::lock::lock;
 use staffetta_driver::DriverError;
 use staffetta_driver::milliseconds;
 
-/// A fault to inject into one call of a driver. In JSON, the name of a variant in snake case, with its value if it has one.
+/// A fault to inject into one call of a driver. In JSON, the name of a variant in snake case (with `_ms` for a time), and its value if any.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -26,10 +26,10 @@ pub enum Fault {
     DoneThenFail(DriverError),
     /// The call takes effect and never returns. If the call itself fails, it returns its error.
     DoneThenHang,
-    /// The call takes effect only after this time, unless the caller has cancelled it. In JSON, whole milliseconds.
+    /// The call takes effect only after this time, unless the caller has cancelled it. In JSON, `delay_ms` in whole milliseconds.
     #[serde(rename = "delay_ms")]
     Delay(#[serde(with = "milliseconds")] Duration),
-    /// The call takes effect, and returns its result after this time. In JSON, whole milliseconds.
+    /// The call takes effect, and returns its result after this time. In JSON, `done_then_delay_ms` in whole milliseconds.
     #[serde(rename = "done_then_delay_ms")]
     DoneThenDelay(#[serde(with = "milliseconds")] Duration),
 }

@@ -148,7 +148,8 @@ impl MemoryNetwork {
         self.groups().quota = (groups, rules);
     }
 
-    /// Removes a security group, also from the ports that have it, as an administrator could. No driver is called.
+    /// Removes a security group, also from the ports that have it, as an administrator could. No driver is called. Never fails: a group
+    /// that does not exist is no error.
     pub fn remove_security_group(&self, id: &SecurityGroupId) -> Result<(), DriverError> {
         for port in self.state().ports.values_mut() {
             port.security_groups.retain(|group| group != id);
@@ -179,7 +180,7 @@ impl MemoryNetwork {
 
     /// Creates a port with the ownership mark of `cluster` and `owner`, or a pooled one without an owner. If the quota of ports is used up,
     /// the error is [`Reason::Quota`]; if a subnet has no free address, it is [`Reason::NoAddress`]; if a subnet does not exist, it is
-    /// [`Reason::NotFound`].
+    /// [`Reason::NotFound`]; if the request names no subnet, it is [`Reason::Refused`].
     pub(super) fn create_port(
         &self,
         cluster: &ClusterId,
@@ -302,7 +303,8 @@ impl NetworkState {
     }
 }
 
-/// Returns the VIF of a new port. The number of its id determines its MAC address.
+/// Returns the VIF of a new port, with the next id of `ids`, whose number determines its MAC address. Fails with [`Reason::Refused`] if the
+/// request names no subnet.
 fn vif(ids: &mut IdSequence, request: &VifRequest, ips: &[IpAddr]) -> Result<Vif, DriverError> {
     let network = match request.subnets.first() {
         Some(subnet) => subnet.network.clone(),

@@ -19,7 +19,7 @@ impl PodProjectDriver for MemoryNetwork {
     }
 }
 
-/// A pod belongs to the subnets that the options name for its namespace. Without any, it belongs to the subnets for all pods.
+/// A pod belongs to the subnets that the options name for its namespace or, if they do not name the namespace, to those for all pods.
 #[async_trait]
 impl PodSubnetsDriver for MemoryNetwork {
     async fn subnets(&self, pod: &Pod, _: &ProjectId) -> Result<Vec<Subnet>, DriverError> {
@@ -62,7 +62,7 @@ impl ServiceProjectDriver for MemoryServices {
     }
 }
 
-/// All cluster IPs lie in the service subnet of the options.
+/// All cluster IPs lie in the service subnet of the options or, without one, in a subnet with the id `services`.
 #[async_trait]
 impl ServiceSubnetsDriver for MemoryServices {
     async fn subnets(&self, _: &Service, _: &ProjectId) -> Result<Vec<SubnetId>, DriverError> {

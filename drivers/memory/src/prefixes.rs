@@ -54,7 +54,7 @@ struct PrefixSubnet {
     used: BTreeSet<(u32, u32)>,
 }
 
-/// The subnet and the number of addresses of the interface of each machine that is created when it is first read.
+/// The template of the machines that are created when they are first read: the subnet and the number of addresses of their interface.
 struct MachineTemplate {
     subnet: SubnetId,
     addresses_per_interface: usize,

@@ -43,8 +43,10 @@ impl PublicIps {
         self.insert(Mark::default(), ip, Allocation::User).id
     }
 
-    /// Returns the address that the user named, the address of the owner, the one to be adopted, or a new one from the pool. If the pool is
-    /// empty, the error is [`Reason::NoAddress`]; for a named address, the errors are those of [`named`](Self::named).
+    /// Returns the address that the user named. Without one, returns the address of the owner, or else the address that the request says to
+    /// adopt, or else a new one from the pool. An address with a mark or an association with another port is not adopted; an adopted one
+    /// gets the mark of the owner. If the pool is empty, the error is [`Reason::NoAddress`]; for a named address, the errors are those of
+    /// [`named`](Self::named).
     pub(super) fn acquire(
         &mut self,
         cluster: &ClusterId,

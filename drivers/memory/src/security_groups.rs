@@ -62,7 +62,7 @@ impl SecurityGroups {
         self.groups.insert(id.clone(), (Creator::Other(description.to_owned()), group));
     }
 
-    /// Returns `true` if the group does not exist, or if it has no ownership mark and its description is that of Kuryr's group for `policy`.
+    /// Returns `true` if the group does not exist, or if it has no ownership mark and the description of Kuryr's group for `policy`.
     pub(super) fn is_kuryrs(&self, id: &SecurityGroupId, policy: &str) -> bool {
         self.groups.get(id).is_none_or(|(creator, _)| {
             matches!(creator, Creator::Other(description) if is_kuryr_policy_group(description, policy))
@@ -70,7 +70,8 @@ impl SecurityGroups {
     }
 
     /// Removes and adds rules of a group, and returns the added ones with their ids. A rule that exists already keeps its id. The error is
-    /// [`Reason::NotFound`] if a group does not exist, and [`Reason::Quota`] if there are too many rules; removed rules stay removed.
+    /// [`Reason::NotFound`] if the group, or one that a new rule names, does not exist, and [`Reason::Quota`] if there are too many rules.
+    /// Rules that were removed before the error stay removed.
     pub(super) fn change(
         &mut self,
         id: &SecurityGroupId,

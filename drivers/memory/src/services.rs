@@ -46,7 +46,7 @@ impl MemoryServices {
         &self.options
     }
 
-    /// Returns the existing load balancers of all clusters, with their owners.
+    /// Returns the existing load balancers of all clusters, each with its owner (`None` if it has none).
     pub fn load_balancers(&self) -> Vec<(Option<Owner>, LoadBalancer)> {
         let state = self.state();
         let now = Instant::now();
@@ -70,7 +70,7 @@ impl MemoryServices {
         self.state().load_balancers.quota = quota;
     }
 
-    /// Puts a load balancer into the state ERROR, in which it accepts no change.
+    /// Puts a load balancer into the state ERROR, in which it accepts no change of a listener.
     pub fn break_load_balancer(&self, id: &LoadBalancerId) {
         if let Some(balancer) = self.state().load_balancers.by_id.get_mut(id) {
             (balancer.failed, balancer.busy_until) = (true, Instant::now());
@@ -122,7 +122,7 @@ impl MemoryServices {
         self.state().load_balancers.insert(Mark::new(cluster, owner), load_balancer, Instant::now());
     }
 
-    /// Returns the public addresses that are in use or belong to a user, of all clusters, with their owners.
+    /// Returns the public addresses that are in use or belong to a user, of all clusters, each with its owner (`None` if it has none).
     pub fn public_ips(&self) -> Vec<(Option<Owner>, PublicIp)> {
         let state = self.state();
         state

@@ -19,8 +19,8 @@ pub(crate) struct Cached<K, T> {
     slots: Mutex<HashMap<K, CacheSlot<T>>>,
 }
 
-/// The result of the last request for one key, and the time before which a call must have begun to get it: for a value, the time at which
-/// it expires; for an error, the time at which the request failed. `None` before the first result. The slot is locked during a request.
+/// The result of the last request for one key, and a time: only calls that began before it get this result. For a value, it is the time at
+/// which the value expires; for an error, that at which the request failed. `None` before the first result. Locked during a request.
 type CacheSlot<T> = Arc<tokio::sync::Mutex<Option<(Result<T>, Instant)>>>;
 
 impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {

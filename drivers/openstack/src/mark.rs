@@ -68,8 +68,8 @@ pub(crate) fn owner_in(description: &str, cluster: &ClusterId) -> Option<Owner> 
     mark.owner.filter(|owner| !owner.name.is_empty())
 }
 
-/// Classifies the ownership mark of a resource: `Owned` if `owner` is given, the owner that a mark of this cluster names; otherwise
-/// `Foreign` if the description or a tag is a mark, and `Unmarked` if not.
+/// Classifies the ownership mark of a resource. `owner` is the owner that the mark names, if it is a mark of this cluster; the result is
+/// then `Owned`. Without `owner`, the result is `Foreign` if the description or a tag is a mark of any cluster, and `Unmarked` if not.
 pub(crate) fn classify(owner: Option<Owner>, description: &str, tags: &[String]) -> ExistingMark {
     match owner {
         Some(owner) => ExistingMark::Owned(owner),
@@ -95,8 +95,8 @@ impl<'a> Words<'a> {
         self.1.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 
-    /// Returns the owner whose UID is the value of the key `uid` and whose name is the value of the key `name`, or `None` without a UID.
-    /// The name may be truncated.
+    /// Returns the owner whose UID is the value of the key `uid` and whose name is the value of the key `name`, or `None` without a valid
+    /// UID. The name may be truncated.
     fn owner(&self, uid: &str, name: &str) -> Option<Owner> {
         let uid = self.get(uid).filter(|uid| is_uid(uid))?.into();
         let name = self.get(name).unwrap_or_default();

@@ -52,7 +52,7 @@ pub struct CniDaemon {
     permits: Semaphore,
     /// The time limit of each of the two waits of `ADD`: for the VIF of the pod, and then for its port to be active.
     limit: Duration,
-    /// `true` once the table contains all pods of the node.
+    /// `true` once `pods` contains all pods of the node. Until then `STATUS` fails, and `ADD` may wait in vain.
     ready: AtomicBool,
     recorder: OnceLock<Recorder>,
     on_request: OnceLock<OnRequest>,

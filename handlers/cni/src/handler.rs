@@ -28,7 +28,8 @@ impl ResourceEventHandler<Pod> for CniHandler {
         Ok(())
     }
 
-    /// Keeps a pod that is being deleted: its containers still run, and keep their VIFs until the end.
+    /// Keeps a pod in the table of the daemon although its deletion was requested: its containers still run, and keep their VIFs until they
+    /// end.
     async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), Infallible> {
         self.0.pods.put(pod);
         Ok(())

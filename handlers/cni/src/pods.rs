@@ -24,13 +24,13 @@ pub(crate) struct PodEntry {
     pub(crate) uid: String,
     namespace: String,
     name: String,
-    /// The UID in the container runtime, if it is a static pod.
+    /// The UID by which the container runtime knows the pod, if it is a static pod; `None` for any other pod.
     mirror: Option<String>,
-    /// The VIFs in the annotation, or the reason why there are none.
+    /// The VIFs in the pod's annotation, or the reason why it has none that can be bound.
     pub(crate) vifs: Result<PodState, String>,
 }
 
-/// The result of waiting for a pod.
+/// The result of waiting until a pod is as a command requires.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found {
     /// The pod is as the command requires.
@@ -45,7 +45,7 @@ pub(crate) enum Found {
 #[derive(Default)]
 pub(crate) struct PodTable(watch::Sender<Table>);
 
-/// The pods of the node by UID, and the UIDs of the last pods that were deleted, the oldest first.
+/// The pods of the node by UID, and the UIDs of the last deleted pods, at most [`MAX_REMEMBERED_DELETIONS`], the oldest first.
 #[derive(Default)]
 struct Table {
     pods: HashMap<String, PodEntry>,

@@ -26,7 +26,7 @@ pub(crate) struct Record {
     pub(crate) container_id: String,
     /// The id of the boot of the node. The network namespaces of an earlier boot do not exist.
     pub(crate) boot_id: String,
-    /// The VIFs, the default one first.
+    /// The VIFs of the pod, each with its network namespace and interface, the default VIF first.
     pub(crate) attachments: Vec<VifAttachment>,
 }
 

@@ -157,7 +157,7 @@ async fn observed<R: DeserializeOwned, T, F: Future<Output = Result<T, CniError>
     result
 }
 
-/// Returns the HTTP response of a command without a result: an empty one, or that of the error.
+/// Returns the HTTP response to a command that returns nothing: a response without a body or, after an error, that of [`failure`].
 fn empty(result: Result<(), CniError>) -> Response {
     match result {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),

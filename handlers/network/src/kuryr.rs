@@ -5,8 +5,8 @@ use kube::ResourceExt;
 
 use crate::os_vif::KURYR_VIF;
 
-/// The prefix of the finalizers of Kuryr. Kuryr adds one before it creates a custom resource for an
-/// object, and removes it after that resource is deleted.
+/// The prefix of finalizers of Kuryr. Kuryr adds one to a pod or a service before it creates a custom
+/// resource for that object, and removes it after that resource is deleted.
 const KURYR_FINALIZER_PREFIX: &str = "kuryr.openstack.org/";
 /// The prefix of the finalizers of this program (staffetta).
 const OWN_FINALIZER_PREFIX: &str = "staffetta.dev/";

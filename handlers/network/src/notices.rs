@@ -4,8 +4,8 @@
 use dashmap::DashMap;
 use staffetta_handler::{EventNote, Identity, Recorder};
 
-/// Records the warning Events of one handler. An Event about a lasting condition of an object is recorded
-/// once, and again only when the text of the condition changes.
+/// The recorder of the warning Events of one handler. An Event about a lasting condition of an object is
+/// recorded once, and again only when the text of the condition changes.
 pub(crate) struct Notices {
     handler: &'static str,
     recorder: Recorder,
@@ -14,8 +14,8 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Creates the notices of the handler named `handler`, without any condition. Its warning
-    /// Events are recorded through `recorder`.
+    /// Creates the recorder of the warning Events of the handler named `handler`, at first without any
+    /// condition. The Events go to `recorder`.
     pub(crate) fn new(handler: &'static str, recorder: Recorder) -> Self {
         Self { handler, recorder, conditions: DashMap::new() }
     }

@@ -71,7 +71,7 @@ impl StepError {
 
     /// Returns the cause if it concerns the Kubernetes API: a stale event, or a failed write or
     /// read. Returns `None` for a failed driver and for a malformed annotation.
-    fn call(&self) -> Option<&dyn Failure> {
+    fn kubernetes_cause(&self) -> Option<&dyn Failure> {
         match &self.cause {
             StepCause::Driver(_) | StepCause::Annotation(_) => None,
             StepCause::Stale(error) => Some(error),
@@ -85,28 +85,28 @@ impl Failure for StepError {
     fn transient(&self) -> bool {
         match &self.cause {
             StepCause::Driver(error) => error.transient(),
-            _ => self.call().is_some_and(Failure::transient),
+            _ => self.kubernetes_cause().is_some_and(Failure::transient),
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match &self.cause {
             StepCause::Driver(error) => error.retry_after(),
-            _ => self.call()?.retry_after(),
+            _ => self.kubernetes_cause()?.retry_after(),
         }
     }
 
     fn pending(&self) -> Option<Pending> {
         match &self.cause {
             StepCause::Driver(error) => (error.reason() == Reason::Awaited).then(Pending::default),
-            _ => self.call()?.pending(),
+            _ => self.kubernetes_cause()?.pending(),
         }
     }
 
     fn reason(&self) -> &'static str {
         match &self.cause {
             StepCause::Driver(error) => error.reason().name(),
-            _ => self.call().map_or("AnnotationMalformed", Failure::reason),
+            _ => self.kubernetes_cause().map_or("AnnotationMalformed", Failure::reason),
         }
     }
 }

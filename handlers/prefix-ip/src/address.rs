@@ -18,7 +18,7 @@ pub struct BlockAddress {
     pub address: Ipv4Addr,
 }
 
-/// The kind of a node's address pool: its groups are the blocks on the node's interface, and its items are the addresses for pods.
+/// The [`PoolKind`] of a node's address pools: a group is a block on the node's interface, and an item is an address for a pod.
 ///
 /// Addresses are taken from the block with the fewest free ones, so that other blocks become wholly free and can be released. Of several
 /// such blocks, the one with the lowest address is used.

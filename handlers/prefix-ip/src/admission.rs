@@ -42,7 +42,8 @@ impl PodAdmission {
     }
 
     /// Returns `true` if the pod can run only on labelled nodes and needs an address there: it names the label in its node selector or in
-    /// every term of its required node affinity, or, for the label `kubernetes.io/os`, the operating system in `spec.os`.
+    /// every term of its required node affinity, or, for the label `kubernetes.io/os`, the operating system in `spec.os`. A pod with
+    /// `hostNetwork` needs none.
     pub fn selects(&self, pod: &Pod) -> bool {
         let Some(spec) = pod.spec.as_ref().filter(|spec| spec.host_network != Some(true)) else {
             return false;

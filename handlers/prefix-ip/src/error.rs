@@ -43,7 +43,7 @@ pub enum PrefixIpError {
     /// The network interface of a node cannot be read.
     #[error("read the network interface of the node")]
     ReadInterface(#[source] DriverError),
-    /// The machine of the node does not exist.
+    /// The machine of the node does not exist. The value is its id.
     #[error(
         "the provider has no machine {0}; check `spec.providerID` of the node, and its region and account"
     )]

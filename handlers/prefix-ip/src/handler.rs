@@ -65,7 +65,8 @@ impl PrefixIpHandler {
         Self { provider, cluster, table, nodes, pods, recorder, dry_run: false }
     }
 
-    /// Switches to a dry run, in which a pod that must wait for its address is a failure with the reason, not a wait: the dry run shows it.
+    /// Switches to a dry run: for a pod that must wait for an address, the handler returns an error with the reason instead of waiting, so
+    /// that the dry run shows the reason.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;

@@ -58,18 +58,18 @@ pub struct NodeEpoch([Epoch; 2]);
 pub struct NodePool {
     interface: InterfaceId,
     subnet_length: u8,
-    /// The maximum number of blocks of the interface, of both kinds together.
+    /// The maximum number of blocks of the interface: prefixes and single addresses together.
     slots: usize,
     delegates_prefixes: bool,
     settings: Settings,
     /// The pools of prefixes and of single addresses, in the order of [`KINDS`].
     pools: [WarmPool<Addresses>; 2],
-    /// The pods whose address is in no known block: the block was removed, or a read does not show it yet. If it appears, they have their
-    /// address again, and nobody else gets it.
+    /// The pods whose address is in no known block of the interface, each with that address: the block was removed, or no read shows it
+    /// yet. If the block appears, the pods have their addresses again, and no other pod gets them.
     unplaced: Vec<(Uid, Ipv4Addr)>,
     /// The delay before an address that a pod gave back is handed out again.
     cool_down: Duration,
-    /// The time since which each pool has had more blocks than it needs; `None` for a pool without a surplus.
+    /// The time since which each pool, in the order of [`KINDS`], has had more blocks than it needs; `None` for a pool without a surplus.
     surplus_since: [Option<Duration>; 2],
     /// `true` for each pool, in the order of [`KINDS`], that needed more blocks when its size policy was last set.
     lacks_blocks: [bool; 2],
@@ -278,7 +278,8 @@ impl NodePool {
         self.pools.iter().zip(since.0).all(|(pool, since)| pool.is_unchanged(since))
     }
 
-    /// Adapts the pools to `blocks`, which the interface had at some moment between `since` and now. Returns the differences.
+    /// Adapts the pools to `blocks`, which the interface had at some moment between `since` and now. Returns the differences between the
+    /// pools and `blocks`.
     pub fn resync(&mut self, since: NodeEpoch, blocks: &BTreeSet<Ipv4Net>, now: Duration) -> InterfaceDrift {
         let mut drift = InterfaceDrift::default();
         for (kind, epoch) in KINDS.into_iter().zip(since.0) {

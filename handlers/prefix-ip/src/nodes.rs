@@ -30,7 +30,7 @@ const EXHAUSTED_RETRY: Duration = Duration::from_secs(30);
 pub struct KnownPod {
     /// The UID of the pod.
     pub uid: Uid,
-    /// The address in `status.podIP`, or else in the annotation.
+    /// The address of the pod: that in its `status.podIP`, or else that in its annotation.
     pub address: Ipv4Addr,
     /// `true` if the address is in `status.podIP`, so that the pod uses it; `false` if only its annotation names it.
     pub uses_it: bool,
@@ -83,7 +83,7 @@ struct KnownNode {
     due: Option<Duration>,
     /// The time before which the interface is not read, because a read may not show its last change yet.
     visible_at: Duration,
-    /// The time of the last read of the interface.
+    /// The time of the last read of the node's network interface.
     read: Duration,
     /// `true` if the interface is to be read at `visible_at`, without waiting for the usual interval: the effect of a change is not
     /// known, or the last read failed or may be old.
@@ -229,7 +229,7 @@ impl NodeTable {
         }
     }
 
-    /// Gives the address of a deleted pod, whose node is not known any more, back to its pool.
+    /// Gives the address of a deleted pod back to the pool that it is from, on any node: the node of the pod is not known any more.
     pub fn give_back_anywhere(&self, pod: &Uid) {
         let (now, mut state) = (self.now(), self.state());
         state.nodes.values_mut().for_each(|node| node.pool.give_back(pod, now));
@@ -258,7 +258,8 @@ impl NodeTable {
         }
     }
 
-    /// Waits until the time of the next read of an interface may have changed since the last call.
+    /// Waits until a node is added or a read is scheduled, so that the next read of an interface may be due earlier. Returns at once if
+    /// that happened since the last call.
     pub(crate) async fn reads_changed(&self) {
         self.reads_changed.notified().await;
     }

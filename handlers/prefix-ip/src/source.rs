@@ -44,8 +44,8 @@ impl Trigger for AddressReady {
     }
 }
 
-/// Runs the worker, sends a [`NodeRefresh`] for every labelled node when the options change, and an [`AddressReady`] for every pod whose
-/// wait may be over.
+/// The source that runs the worker, which changes and reads the interfaces of nodes. It sends a [`NodeRefresh`] for every labelled node
+/// when the options change, and an [`AddressReady`] for every pod whose wait for an address may be over.
 pub struct PrefixSource {
     /// The worker that calls the provider to change and read the network interfaces of nodes.
     pub worker: Worker,

@@ -5,7 +5,8 @@ use staffetta_driver::pool::{PoolCounts, SizeChange, SizePolicy};
 /// The numbers of addresses or blocks that a node keeps in advance for new pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// Blocks with at least `warm` free addresses (`warm-ip-target`), and at least `minimum` addresses in all (`minimum-ip-target`).
+    /// As many blocks as contain at least `warm` free addresses (`warm-ip-target`), and at least `minimum` addresses in all
+    /// (`minimum-ip-target`).
     Addresses {
         /// The minimum number of free addresses of a node.
         warm: usize,

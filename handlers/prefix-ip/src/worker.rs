@@ -29,7 +29,7 @@ const REPEAT_AFTER_READ: Duration = MAX_VISIBILITY_DELAY.saturating_add(Duration
 pub enum NodeReport {
     /// A call of the provider to assign blocks (prefixes or single addresses) to the interface of a node, or to remove them, failed.
     Failed(DriverError),
-    /// Another program changed the blocks of the interface.
+    /// Another program changed the blocks of the node's network interface.
     Drift(InterfaceDrift),
     /// The provider has no machine for the node.
     Gone,
@@ -47,14 +47,14 @@ pub struct Worker {
     pub nodes: Arc<NodeTable>,
     /// The interval between two reads of the interface of a node.
     pub resync_interval: Duration,
-    /// The function that receives failures and differences as reports about nodes. It must not block.
+    /// The function that receives the reports about nodes: failed calls, changes by other programs, missing machines. It must not block.
     pub report: OnNodeReport,
 }
 
 /// The calls of the provider in progress, by the id of their task.
 #[derive(Default)]
 struct ProviderCalls {
-    /// The tasks, which return the assigned blocks and the error. A removal assigns none.
+    /// The tasks of the calls. Each returns the blocks that were assigned (none for a removal), and the error if the call failed.
     tasks: JoinSet<Assigned>,
     calls: HashMap<Id, ProviderCall>,
 }
@@ -158,8 +158,8 @@ impl Worker {
 }
 
 impl ProviderCalls {
-    /// Starts a call of the provider in a task of its own, which collects the requests of the call. The caller must not start a second
-    /// call for the same action.
+    /// Starts the call of the provider that assigns or removes the blocks of `action`, in a task of its own, which collects the requests of
+    /// the call. The caller must not start a second call for the same action.
     fn begin(
         &mut self,
         provider: &Arc<dyn PrefixProvider>,

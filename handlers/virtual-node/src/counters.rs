@@ -48,11 +48,11 @@ pub(crate) enum RequestResult {
 /// A change of the holder of a node's lease, where several replicas share the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseChange {
-    /// This process has taken the lease.
+    /// This process has taken the lease of a node.
     Taken,
-    /// This process has given the lease up: the machine is gone, another replica has fewer nodes, or the process ends.
+    /// This process has given the lease of a node up: its machine is gone, another replica has fewer nodes, or the process ends.
     GivenUp,
-    /// This process could not renew the lease in time, or another one has taken it.
+    /// This process could not renew the lease of a node in time, or another process has taken it.
     Lost,
 }
 

@@ -15,7 +15,7 @@ use crate::triggers::PodDue;
 #[derive(Default)]
 pub(crate) struct DelayQueue {
     times: Mutex<Times>,
-    /// Notified when a reconciliation is scheduled.
+    /// Notified when a reconciliation of a pod is scheduled.
     sooner: Notify,
 }
 

@@ -48,9 +48,9 @@ pub enum VirtualNodeError {
     /// ([`PodProgress::Failing`](staffetta_driver::virtual_node::PodProgress::Failing)).
     #[error("run or remove the pod: {reason}: {message}")]
     Failing {
-        /// The reason, one word in CamelCase.
+        /// The reason of the failure, one word in CamelCase.
         reason: Cow<'static, str>,
-        /// The message of the machine.
+        /// The message of the machine about the failure.
         message: String,
         /// The delay before the next step for the pod.
         poll_after: Duration,

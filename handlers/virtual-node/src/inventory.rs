@@ -16,10 +16,10 @@ const ABSENCES: u8 = 2;
 #[derive(Default)]
 pub(crate) struct Inventory(HashMap<Uid, Entry>);
 
-/// A workload that one of the last reads contained.
+/// A workload that one of the last two successful reads of the machine contained.
 struct Entry {
     workload: Arc<HostedPod>,
-    /// The number of consecutive reads that did not contain the workload.
+    /// The number of consecutive successful reads of the machine that did not contain the workload.
     absences: u8,
     /// The time since which the workload has had no pod in the cluster; `None` if there is a pod, the workload does not
     /// carry the ownership mark of this cluster, or the last read did not contain the workload.
@@ -27,19 +27,19 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns `true` if the workload has had no pod for `grace`.
+    /// Returns `true` if the workload carries the ownership mark of this cluster and has had no pod for `grace`.
     fn is_orphan(&self, now: Instant, grace: Duration) -> bool {
         self.unowned_since.is_some_and(|since| now.saturating_duration_since(since) >= grace)
     }
 }
 
 impl Inventory {
-    /// Returns the workload of the pod with this UID; `None` if there is none.
+    /// Returns the workload of the pod with this UID; `None` if neither of the last two successful reads contained it.
     pub(crate) fn get(&self, uid: &Uid) -> Option<&Arc<HostedPod>> {
         self.0.get(uid).map(|entry| &entry.workload)
     }
 
-    /// Returns all workloads.
+    /// Returns all workloads that one of the last two successful reads of the machine contained.
     pub(crate) fn workloads(&self) -> impl Iterator<Item = &Arc<HostedPod>> {
         self.0.values().map(|entry| &entry.workload)
     }
@@ -51,7 +51,8 @@ impl Inventory {
     }
 
     /// Records a successful read of the machine. `has_owner` returns `true` for the UID of a pod that exists. Returns the owning pods of
-    /// workloads that are new, changed or gone, and, at each read, the former pods of workloads without a pod for at least `grace`.
+    /// workloads that are new, changed or gone, and, at each read, the former pods of workloads with the ownership mark of this cluster
+    /// that have had no pod for at least `grace`.
     pub(crate) fn record_read(
         &mut self,
         answer: &HostedPods,

@@ -81,7 +81,7 @@ impl Machine {
         lock(&self.state).inventory.get(uid).map(Arc::clone)
     }
 
-    /// Returns all workloads that carry the ownership mark of this cluster.
+    /// Returns all workloads on the machine that carry the ownership mark of this cluster.
     pub(crate) fn marked_workloads(&self) -> Vec<Arc<HostedPod>> {
         let state = lock(&self.state);
         state.inventory.workloads().filter(|workload| workload.marked).cloned().collect()
@@ -131,7 +131,7 @@ impl Machine {
         current
     }
 
-    /// Drops the connection. The next read opens a new one.
+    /// Drops the connection to the machine. The next read opens a new one.
     pub(crate) fn drop_connection(&self) {
         lock(&self.state).back_end = None;
     }
@@ -231,7 +231,7 @@ impl Machine {
         self.notifier.pods_due(&self.pods.owners_on(&self.name), &self.name);
     }
 
-    /// Records the health that a read returned. A change triggers a reconciliation of the node.
+    /// Records the health that a read returned or the machine reported. A change triggers a reconciliation of the node.
     pub(crate) fn reported_health(&self, health: NodeHealth) {
         let mut state = lock(&self.state);
         if state.view.health.as_deref() != Some(&health) {
@@ -254,8 +254,8 @@ impl Machine {
         lock(&self.state).health_outdated = false;
     }
 
-    /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that is new, changed
-    /// or gone, and of the former pod of each workload without a pod whose grace period has passed.
+    /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that is new, changed or gone, and of
+    /// the former pod of each workload of this cluster that has had no pod for `Policy::orphan_grace`.
     pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);

@@ -18,8 +18,8 @@ use crate::triggers::Notifier;
 /// them, and forgets removed ones. No method does I/O.
 pub struct NodeStore {
     nodes: Mutex<Nodes>,
-    /// Notified when a node is added or removed, when the source has added all nodes that exist at the start, or when
-    /// the set of nodes without a readable specification changes.
+    /// Notified when a node is added, removed or released, when the node source has added all nodes that exist at the start, or
+    /// when the set of nodes without a readable specification changes.
     pub(crate) turnover: Notify,
     /// Triggers reconciliations of nodes and pods.
     pub(crate) notifier: Arc<Notifier>,
@@ -99,7 +99,7 @@ impl NodeStore {
         }
     }
 
-    /// Returns `true` if the node was added and not removed since.
+    /// Returns `true` if the node was added, and neither removed nor released since.
     pub(crate) fn contains(&self, name: &str) -> bool {
         lock(&self.nodes).machines.contains_key(name)
     }

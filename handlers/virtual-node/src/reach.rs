@@ -11,7 +11,8 @@ use crate::policy::Policy;
 pub(crate) enum Reachability {
     /// The machine was not read yet.
     Untried,
-    /// The last read succeeded, a report arrived since, or the reads have failed for less than `Policy::unreachable_after`.
+    /// The last read succeeded, a report arrived since, or the reads that have failed since do not make the machine unreachable yet (see
+    /// [`Reachability::failed`]).
     Up {
         /// The time of the last answer before the current series of failed reads, or that of the first of them if no answer is known;
         /// `None` if no read has failed since the last success.
@@ -24,7 +25,7 @@ pub(crate) enum Reachability {
 /// An outage of a machine: the error of the last failed read, or the silence of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineOutage {
-    /// The reason, one word in CamelCase.
+    /// The reason of the outage, one word in CamelCase.
     pub(crate) reason: &'static str,
     /// The message for people: the error of the last failed read, or the time for which the machine has been silent.
     pub(crate) message: String,
@@ -35,7 +36,7 @@ pub(crate) struct MachineOutage {
 /// The reason of an outage of a machine whose description (for example, its credentials) cannot be used, so that nothing was sent to it.
 pub(crate) const MISDESCRIBED: &str = "MachineInvalid";
 
-/// The reason of an outage of a machine that sends no reports.
+/// The reason of an outage of a machine that has sent no report for `Policy::silent_after`.
 pub(crate) const SILENT: &str = "MachineSilent";
 
 impl MachineOutage {
@@ -53,7 +54,7 @@ impl MachineOutage {
 /// The change of the reachability by a read, a report or silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {
-    /// No change.
+    /// No change of the reachability.
     Nothing,
     /// The machine was reached for the first time.
     Found,
@@ -79,7 +80,8 @@ impl Reachability {
 
     /// Records a failed read. Returns the change of the reachability. A reachable machine becomes unreachable with the second or a
     /// later failure in a row, once `Policy::unreachable_after` has passed since its last answer (the value of `answered` at the
-    /// first failure). With `refused` (a retry would fail in the same way), it becomes unreachable at once.
+    /// first failure). With `refused` (a retry would fail in the same way), it becomes unreachable at once. A machine that was
+    /// not reached yet becomes unreachable with the first failure.
     pub(crate) fn failed(
         &mut self,
         reason: &'static str,

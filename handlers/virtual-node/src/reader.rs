@@ -28,7 +28,8 @@ use crate::triggers::NodeDue;
 /// [`MASS_PATIENCE`] applies.
 const MASS_MINIMUM: usize = 4;
 
-/// The maximum interval at which the tasks are compared with the nodes: tasks are started for new nodes and stopped for removed ones.
+/// The maximum interval at which the running tasks, one per node, are compared with the nodes: tasks are started for new nodes and stopped
+/// for removed ones.
 const TASK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The factor by which the interval between reads of a machine's health is extended while its heartbeats arrive and its workloads stay
@@ -133,8 +134,8 @@ impl MachineReaders {
         }
     }
 
-    /// Triggers a reconciliation of each Node object that this handler owns and the node source does not list, unless
-    /// another process acts for the node.
+    /// Triggers a reconciliation of each Node object that this handler owns and the node source does not list, if this process
+    /// may act for the node.
     fn trigger_orphaned_nodes(&self) {
         let Shared { cluster, node_store, config, .. } = &*self.0;
         for name in cluster.nodes_of(self.0.node_owner(), |_| false) {
@@ -391,8 +392,8 @@ async fn read(shared: &Shared, machine: &Machine, times: &mut ReadTimes) -> Resu
     Ok(answered)
 }
 
-/// Returns the back end of a machine, which is opened if it has none. If the description changes meanwhile, it is opened
-/// again.
+/// Returns the back end of a machine, and opens the connection if there is none. If `NodeSpec::session` changes meanwhile, the
+/// connection is opened again.
 async fn back_end(shared: &Shared, machine: &Machine) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
     if let Some(open) = machine.back_end() {
         return Ok(open);

@@ -25,8 +25,8 @@ pub(crate) enum EventReason {
     Lost,
     /// The workload of a deleted pod was removed from its machine.
     Removed,
-    /// A machine was removed while it was unreachable, or a node was moved to another machine: workloads remain on the
-    /// former machine.
+    /// A machine was removed while it was unreachable or had no valid description, or a node was moved to another machine:
+    /// workloads may remain on the removed or former machine.
     Left,
     /// A pod has a field that its machine does not support. The field is ignored.
     Unsupported,

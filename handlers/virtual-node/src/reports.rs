@@ -26,9 +26,9 @@ pub(crate) enum ReportVerdict {
 pub(crate) struct Reports {
     /// The time when the node was added.
     added: Instant,
-    /// The time of the last report, heartbeats excluded.
+    /// The time of the last report, heartbeats excluded; `None` before the first one.
     reported: Option<Instant>,
-    /// The time of the last heartbeat.
+    /// The time of the last heartbeat; `None` before the first one.
     heartbeat: Option<Instant>,
     /// The time of the first read since the last report; `None` if there was no read since.
     asked: Option<Instant>,

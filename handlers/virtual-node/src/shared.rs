@@ -82,13 +82,13 @@ pub(crate) struct PodRecord {
     pub(crate) applied: Option<u64>,
     /// `true` if this process has seen the pod's workload on the machine.
     pub(crate) workload_seen: bool,
-    /// The reason of the last Event about the current deployment or outage, so that no Event is repeated.
+    /// The reason of the last Event about the current deployment or outage, so that no Event is repeated; `None` without one.
     pub(crate) reported: Option<EventReason>,
-    /// The reason of the last failure that the machine reported since the pod was last deployed.
+    /// The reason of the last failure that the machine reported since the pod was last deployed; `None` without one.
     pub(crate) failure: Option<Cow<'static, str>>,
     /// The progress of the removal of the pod's workload, if the pod is deleted.
     pub(crate) removal: Removal,
-    /// The pod, if its object was deleted before its workload was removed.
+    /// The last state of the pod, if its object was deleted before its workload was removed; `None` otherwise.
     pub(crate) deleted: Option<Arc<Pod>>,
     /// `true` if this process has completed the deletion of the pod, and only the watch event of the deletion is
     /// outstanding.

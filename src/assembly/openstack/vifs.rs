@@ -22,7 +22,8 @@ const BRIDGE: &str = "br-int";
 const MACVLAN: &str =
     "OpenStack: a port whose address is allowed on the port of the node, a server in the same cloud.";
 
-/// Registers the drivers `neutron-vif`, `nested-vlan` and `nested-macvlan`, and the pools in front of them.
+/// Registers the VIF drivers `neutron-vif`, `nested-vlan` and `nested-macvlan`, the pools of the first two, the section `[pod_vif_nested]`,
+/// and the driver `openstack`, which adopts the resources of Kuryr.
 pub(super) fn drivers(registry: &mut Registry) {
     registry.section::<PodVifNestedOptions>("pod_vif_nested");
     drivers! { registry, setup:

@@ -1,9 +1,10 @@
 //! The remedies for reasons of failures, from the table in docs/events.md.
 
-/// The reference of all reasons: each row of its table is a reason, its meaning and its remedy.
+/// The text of docs/events.md, in Markdown. Each row of the table in its section `Reasons` contains a reason, its meaning and its remedy.
 const EVENTS: &str = include_str!("../../../docs/events.md");
 
-/// Returns the meaning and the remedy of `reason`, as plain text; `None` for a reason of a handler that does not belong to staffetta.
+/// Returns the meaning and the remedy of `reason`, as plain text; `None` if [`EVENTS`] does not contain it, as for a reason of a handler
+/// that does not belong to staffetta.
 pub(super) fn remedy(reason: &str) -> Option<(String, String)> {
     let row = EVENTS.lines().find_map(|line| line.strip_prefix(&format!("| `{reason}` | ")))?;
     let (meaning, remedy) = row.strip_suffix(" |")?.rsplit_once(" | ")?;

@@ -6,7 +6,8 @@ use http::uri::Authority;
 
 use crate::cli::CommandError;
 
-/// Reads the address of an admin server: a URL, or a host and a port, which is 80 if it is missing.
+/// Reads the address of an admin server: `HOST:PORT` or `http://HOST:PORT`. A missing port is 80, and slashes at the end are ignored. Fails
+/// for any other form.
 pub(in crate::cli) fn parse(given: &str) -> Result<Authority, CommandError> {
     let text = given.strip_prefix("http://").unwrap_or(given).trim_end_matches('/');
     let authority = text.parse().ok().filter(|authority: &Authority| !authority.host().is_empty());

@@ -51,7 +51,7 @@ pub(in crate::cli) enum RequestError {
     /// The async runtime of the HTTP client cannot be created.
     #[error("cannot create an HTTP client")]
     Client(#[source] io::Error),
-    /// No server listens at the address.
+    /// No connection to the admin server could be opened.
     #[error(
         "no controller is reachable at http://{address}; pass --admin, or use `kubectl staffetta`, which finds the leader"
     )]
@@ -210,13 +210,13 @@ type Answers<T> = Vec<(String, Result<T, RequestError>)>;
 /// error: during an upgrade, it may have another version. If the replicas cannot be found, the error is listed, too.
 fn add_others(state: &mut StateSnapshot, others: Result<Answers<StateSnapshot>, RequestError>) {
     let others = others.unwrap_or_else(|error| {
-        state.lacks("the other replicas".to_owned(), causes(&error));
+        state.add_missing_replicas("the other replicas".to_owned(), causes(&error));
         Vec::new()
     });
     for (pod, answer) in others {
         match answer {
             Ok(other) => state.merge(other),
-            Err(error) => state.lacks(format!("replica {pod}"), causes(&error)),
+            Err(error) => state.add_missing_replicas(format!("replica {pod}"), causes(&error)),
         }
     }
 }

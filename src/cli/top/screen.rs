@@ -44,7 +44,7 @@ impl Screen {
         })
     }
 
-    /// Draws the view, and updates it with `answers` and keys, until the user quits or a signal ends the program.
+    /// Draws the view, and updates it with `answers` and keys, until the user quits, the terminal is closed, or a signal ends the program.
     pub(super) async fn run(
         &mut self,
         view: &mut View,

@@ -51,7 +51,7 @@ impl View {
         }
     }
 
-    /// Returns the lines that are always visible: the title and, after a lost connection, the error and the age of the state.
+    /// Returns the lines that are always visible: the title and, if the last request failed, the error and the age of the state.
     pub(super) fn title(&self) -> Vec<StyledLine> {
         let problem = self.problem.iter().map(|problem| {
             let age = duration(self.received.elapsed().as_secs_f64());

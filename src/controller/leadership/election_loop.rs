@@ -24,11 +24,11 @@ pub(super) struct ElectionLoop {
     pub(super) elector: Elector,
     /// The leadership term of this process, which the loop extends and ends.
     pub(super) term: Term,
-    /// The channel that publishes the role of this process, and counts for metrics.
+    /// The channel that publishes the status: the role of this process, the counters for metrics, and the last error.
     pub(super) status: watch::Sender<ElectionStatus>,
     /// The token that ends the loop when it is cancelled. The loop releases the lease before it ends.
     pub(super) stop: CancellationToken,
-    /// The open watch of the lease; `None` for a leader, and for a candidate that has to read the lease first.
+    /// The open watch of the lease; `None` for a leader, and for a candidate that must read the lease first or has found that none exists.
     pub(super) changes: Option<LeaseChanges>,
     /// `true` if the last write of the lease failed, or its outcome is not known.
     pub(super) unconfirmed: bool,
@@ -90,7 +90,7 @@ impl ElectionLoop {
         }
     }
 
-    /// Reads the lease, and watches it from that version on.
+    /// Reads the lease and, if it exists, watches it from that version on.
     async fn read(&mut self) {
         let Some(result) = self.stop.run_until_cancelled(self.leases.read()).await else { return };
         let now = BootTime::now();

@@ -249,8 +249,8 @@ impl Elector {
         }
     }
 
-    /// Returns `true` if the lease has no holder, if it is left from the previous term of this process, or if this participant holds it
-    /// without knowing because a response was lost.
+    /// Returns `true` if no other process need lose the lease first: it has no holder, is left from the previous term of this process, or
+    /// is held by this participant (by a candidate only if the response to its write was lost).
     fn is_free(&self, lease: &ObservedLease) -> bool {
         let holder = &lease.holder;
         holder.is_empty() || *holder == self.identity || self.previous.as_ref() == Some(holder)

@@ -57,7 +57,7 @@ impl ElectionStatus {
         Self { role, slow_renewals: 0, losses: 0, last_error: None }
     }
 
-    /// Sets the role. Counts a loss of the lease if that is the reason for the role.
+    /// Sets the role of this process. Increments `losses` if the new role is [`Role::Ended`] because the lease was lost.
     pub(super) fn set_role(&mut self, role: Role) {
         self.losses += u64::from(matches!(role, Role::Ended(Some(_))));
         self.role = role;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::dry_run::plan::StepDetail;
 
-/// The current and the new value of each changed field, by the path of the field. The path of a finalizer is `metadata`, `finalizers`
-/// and its name.
+/// The current and the new value of each changed field (`None` if the field is absent), by the path of the field. The path of a finalizer
+/// is `metadata`, `finalizers` and its name.
 type ChangedFields = BTreeMap<Vec<String>, (Option<Value>, Option<Value>)>;
 
 /// Fields that are not shown, because the server sets them, every object has them, or the renewal of a lease changes them every few
@@ -36,8 +36,8 @@ pub(super) fn changes(patch: &Value, before: &Value, after: Option<&Value>, secr
     found.into_iter().map(|(path, values)| detail(&path, values, secret)).collect()
 }
 
-/// Adds to `found` each field in `patch` whose value differs between `before` and `after`. `path` is the path of `patch` within the whole
-/// write.
+/// Adds to `found` each field in `patch` whose value differs between `before` and `after`; if `after` is `None`, the values in `patch` are
+/// the new ones. `path` is the path of `patch` within the whole write.
 fn compare(
     path: &mut Vec<String>,
     patch: &Value,
@@ -95,8 +95,9 @@ pub(in crate::dry_run) fn combined(writes: &[AcceptedWrite]) -> Value {
     newer
 }
 
-/// Changes `newer` in the same way as its object changes from `before` to `after`. The items of a list are added and removed one by one,
-/// because a list such as the finalizers has several owners; an added item replaces an item with the same UID, type or name.
+/// Makes the changes between `before` and `after`, two states of an object, in `newer`, another state of the same object. The items of a
+/// list are added and removed one by one, because a list such as the finalizers has several owners; an added item replaces an item with
+/// the same UID, type or name.
 fn apply_changes(newer: &mut Value, before: &Value, after: &Value) {
     match (newer, after) {
         (newer, after) if newer == before => *newer = after.clone(),
@@ -128,7 +129,8 @@ fn as_set(list: &Value) -> Map<String, Value> {
     names.map(|name| (name.to_owned(), true.into())).collect()
 }
 
-/// Converts a changed field to a detail of a planned step. If `secret` is `true`, the values below `data` and `stringData` are hidden.
+/// Converts a changed field to a detail of a planned step: `from` is its current value and `to` its new value, `None` if it is absent. If
+/// `secret` is `true`, the values below `data` and `stringData` are hidden.
 fn detail(path: &[String], (from, to): (Option<Value>, Option<Value>), secret: bool) -> StepDetail {
     let path: Vec<_> = path.iter().map(String::as_str).collect();
     let hidden = secret && matches!(path.first(), Some(&("data" | "stringData")));

@@ -56,7 +56,8 @@ struct DryRunClient {
 }
 
 impl DryRunClient {
-    /// Sends a write as a dry run, records it in the plan according to the response, and returns a response for the handler.
+    /// Sends a write as a dry run, records it in the plan according to the response, and returns a response for the handler. Fails if there
+    /// is no response.
     async fn write(&self, target: &WriteTarget, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await?;
@@ -94,12 +95,13 @@ impl DryRunClient {
                 };
                 return Ok(response(StatusCode::OK, &object));
             }
-            DryRunOutcome::NoAnswer => {}
+            DryRunOutcome::Undecided => {}
         }
         Ok(answer.map(|body| Body::from(body.to_string().into_bytes())))
     }
 
-    /// Returns the current state of the object that the request writes; null if it does not exist or must not be read.
+    /// Returns the current state of the object that the request writes; null if it does not exist or must not be read. Fails if the API
+    /// server does not respond.
     async fn present(&self, parts: &Parts) -> Result<Value, BoxError> {
         for request in [as_empty_patch(parts), as_read(parts)].into_iter().flatten() {
             let answer = self.send(request).await?;
@@ -110,7 +112,7 @@ impl DryRunClient {
         Ok(Value::Null)
     }
 
-    /// Sends a request and reads the response. The body is null if it is not JSON.
+    /// Sends a request and reads the response, whatever its status. The body is null if it is not JSON. Fails if there is no response.
     async fn send(&self, (parts, body): (Parts, Vec<u8>)) -> Result<Response<Value>, BoxError> {
         let request = Request::from_parts(parts, Body::from(body));
         let (mut parts, body) = self.server.send(request).await?.into_parts();
@@ -203,11 +205,11 @@ enum DryRunOutcome {
     /// server.
     NoDryRun(String),
     /// Acceptance is not known: the object does not exist (404), or the server is not available now (401, 408, 429, 5xx).
-    NoAnswer,
+    Undecided,
 }
 
 impl DryRunOutcome {
-    /// Classifies the response of the server.
+    /// Classifies the response of the server to a write that was sent as a dry run.
     fn of(answer: &Response<Value>) -> Self {
         let code = answer.status().as_u16();
         let text = |field: &str| answer.body()[field].as_str().unwrap_or_default();
@@ -216,9 +218,9 @@ impl DryRunOutcome {
             200..300 => Self::Accepted,
             409 => Self::Conflict,
             400 if text("message").contains("does not support dry run") => Self::NoDryRun(reason()),
-            401 | 404 | 408 | 429 => Self::NoAnswer,
+            401 | 404 | 408 | 429 => Self::Undecided,
             400..500 => Self::Refused(reason()),
-            _ => Self::NoAnswer,
+            _ => Self::Undecided,
         }
     }
 }

@@ -256,7 +256,7 @@ fn a_refusal_is_distinguished_from_a_server_that_cannot_answer() {
         assert_eq!(outcome(code, message), DryRunOutcome::Refused(reason), "{code}");
     }
     for code in [401, 404, 408, 429, 500, 503] {
-        assert_eq!(outcome(code, "later"), DryRunOutcome::NoAnswer, "{code}");
+        assert_eq!(outcome(code, "later"), DryRunOutcome::Undecided, "{code}");
     }
     let webhook = "admission webhook \"w\" does not support dry run";
     assert_eq!(outcome(400, webhook), DryRunOutcome::NoDryRun(format!("400 Reason {webhook}")));

@@ -53,7 +53,7 @@ impl<D: ?Sized> Recording<D> {
             .detail("this is a dry run, and what follows depends on the result")
     }
 
-    /// Makes a call of this driver trait for the plan, without arguments; `what` is the action, such as `request a VIF`.
+    /// Returns the plan entry of a call of this driver trait, without arguments. `what` is the action, such as `request a VIF`.
     fn call(&self, what: &str) -> PlannedCall {
         PlannedCall::new(self.by, what)
     }

@@ -7,19 +7,19 @@ use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
 
 use super::Recording;
 
-/// The recorded calls, one on each line.
+/// The driver calls that were recorded in a test, each as one line of text. Clones share the calls.
 #[derive(Clone, Default)]
 pub(super) struct Calls(Arc<Mutex<Vec<String>>>);
 
 impl Calls {
-    /// Wraps `driver` so that its calls are recorded here.
+    /// Wraps `driver`, so that the changes that are requested of it are recorded in this value and not made.
     pub(super) fn record<D: ?Sized>(&self, driver: Arc<D>) -> Recording<D> {
         let calls = self.clone();
         let plan = DryRunPlan::new(move |object, call| calls.0.lock().unwrap().push(line(object, &call)));
         Recording::new(driver, plan, "driver", "Kind")
     }
 
-    /// Removes and returns the calls.
+    /// Removes and returns the calls that were recorded so far.
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }

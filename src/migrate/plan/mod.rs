@@ -18,7 +18,7 @@ use super::write::MetadataWrite;
 /// One step of a migration. Each can be repeated with the same result.
 #[derive(Clone, Debug)]
 pub(super) enum MigrationStep {
-    /// Gives a resource of the cloud the ownership mark of its object.
+    /// Gives a resource of the cloud the ownership mark of the Kubernetes object to which it belongs.
     Adopt(Adoption),
     /// Changes the annotations and finalizers of an object.
     Write(Box<MetadataWrite>),

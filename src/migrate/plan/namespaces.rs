@@ -26,7 +26,7 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
 }
 
 /// Plans the takeover of a namespace from its `KuryrNetwork`, which is `object`: its network and subnet are adopted, and Kuryr's
-/// finalizer is removed from the object.
+/// finalizer is removed from the object. Refused if the namespace does not exist, or if the network or the subnet cannot be adopted.
 fn plan_namespace(
     state: &ClusterState,
     key: &ObjectKey,
@@ -52,7 +52,8 @@ pub(super) fn names(namespace: &Namespace) -> [String; 2] {
 }
 
 /// Plans that the network and the subnet of a namespace get our ownership mark, and the namespace our annotation and finalizer. The network
-/// must have the name that Kuryr gives it for this namespace: users may write the `KuryrNetwork`, so its ids alone prove nothing.
+/// must have the name that Kuryr gives it for this namespace: users may write the `KuryrNetwork`, so its ids alone prove nothing. Refused
+/// if there is no such network with this subnet, if it has the mark of another owner, or if the handler `namespace` is not enabled.
 fn adopt(
     state: &ClusterState,
     namespace: &Namespace,

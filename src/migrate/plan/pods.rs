@@ -47,7 +47,7 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     planned
 }
 
-/// Returns the `KuryrPort` of a pod. The `KuryrPort` of an earlier pod with the same name does not count.
+/// Returns the `KuryrPort` of a pod; `None` if it has none. The `KuryrPort` of an earlier pod with the same name does not count.
 fn port_of<'a>(state: &'a ClusterState, pod: &Pod) -> Option<&'a DynamicObject> {
     state.kuryr.ports.get(&key_of(pod)).filter(|port| is_of(port, pod))
 }
@@ -63,8 +63,8 @@ fn vifs_of(port: &DynamicObject) -> BTreeMap<String, Value> {
     vifs.into_iter().flatten().map(|(interface, vif)| (interface.clone(), vif.clone())).collect()
 }
 
-/// Returns the VIFs that Kuryr recorded for a pod: those of its `KuryrPort`, or else those of the annotation of older releases. `None` if it
-/// has neither, an [`Obstacle`] if they are malformed.
+/// Returns the VIFs that Kuryr recorded for a pod: those of its `KuryrPort`, or else those of the annotation of older releases. `None` if
+/// it has neither, an [`Obstacle`] if they are malformed.
 fn recorded(pod: &Pod, port: Option<&DynamicObject>) -> Result<Option<RecordedVifs>, Obstacle> {
     let vifs = port.map(vifs_of).filter(|vifs| !vifs.is_empty());
     if let Some(vifs) = vifs {
@@ -79,8 +79,9 @@ fn recorded(pod: &Pod, port: Option<&DynamicObject>) -> Result<Option<RecordedVi
 }
 
 /// Plans the takeover of a pod: each of its ports gets our ownership mark, then the pod gets the annotation and our finalizer instead of
-/// Kuryr's, and its `KuryrPort` is released at last. `claims` holds the ports of the pods that were planned before: no two pods may name the
-/// same one.
+/// Kuryr's, and its `KuryrPort` is released at last. `claims` holds the ports of the pods that were planned before: no two pods may name
+/// the same one. Refused if Kuryr's record of the VIFs is malformed, if it is missing although Kuryr manages the pod and the pod runs, or
+/// if a port cannot be adopted.
 fn plan_pod(
     state: &ClusterState,
     pod: &Pod,

@@ -26,8 +26,9 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
     planned.collect()
 }
 
-/// Plans the takeover of a network policy. Its security group is not adopted but deleted, and only when no port uses it any more: our
-/// controller gives the ports groups of its own first.
+/// Plans the takeover of a network policy; `policy` is `None` if it does not exist any more. Its security group is not adopted but deleted,
+/// and only when no port uses it any more: our controller gives the ports groups of its own first. Returns [`Obstacle::Later`] while a port
+/// uses the group, and [`Obstacle::Refused`] if the policy exists and the handler `policy` is not enabled.
 fn plan_policy(
     state: &ClusterState,
     key: &ObjectKey,

@@ -41,7 +41,7 @@ pub(super) fn plan(state: &ClusterState) -> Vec<PlannedTakeover> {
 
 /// Plans the takeover of a service: its load balancer and its public address get our ownership mark, the service gets our annotation and
 /// finalizer instead of Kuryr's, and its `KuryrLoadBalancer` is released at last. The load balancer must have the address, the project
-/// and the subnet that our drivers would choose, so that nothing is created a second time.
+/// and the subnet that our drivers would choose, so that nothing is created a second time; otherwise the takeover is refused.
 fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obstacle> {
     let (key, owner) = (key_of(service), Owner::of(&service.metadata));
     let (object, theirs) = (state.kuryr.load_balancers.get(&key), finalizers_of(service));
@@ -107,7 +107,8 @@ fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obs
 }
 
 /// Returns the state of the load balancer as Kuryr recorded it, in the form of the annotation on services. It comes from `status`, that of
-/// the `KuryrLoadBalancer`, or without one from the annotation of the service or of its `Endpoints`. `None` if nothing was recorded.
+/// the `KuryrLoadBalancer`, or without one from the annotation of the service or of its `Endpoints`. `None` if nothing was recorded. Fails
+/// if `status` is malformed.
 fn state_text(
     state: &ClusterState,
     service: &Service,
@@ -160,8 +161,8 @@ fn check(found: &ExistingLoadBalancer, spec: &LbaasServiceSpec) -> Result<(), Ob
     differs("project", found.project.to_string(), &spec.project_id)
 }
 
-/// Plans that a floating IP gets our ownership mark. It must have the recorded address and belong to the port of the load balancer, because
-/// users may change what Kuryr recorded.
+/// Plans that a floating IP gets our ownership mark. It must exist with the recorded address and belong to the port of the load balancer,
+/// because users may change what Kuryr recorded. Refused otherwise, and if it has the mark of another owner.
 fn adopt_public_ip(
     state: &ClusterState,
     load_balancer: &ExistingLoadBalancer,

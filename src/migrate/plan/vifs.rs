@@ -25,12 +25,15 @@ pub(super) struct VifOwner<'a> {
 }
 
 impl VifOwner<'_> {
-    /// Returns the IP address of the pod's node, from the status of the pod.
+    /// Returns the IP address of the pod's node, from the status of the pod; `None` if it contains none.
     fn host_ip(&self) -> Option<IpAddr> {
         self.pod.status.as_ref()?.host_ip.as_deref()?.parse().ok()
     }
 
-    /// Adds the adoption of the port of a VIF, unless the pod owns it. `is_default` is `true` for the VIF whose address is that of the pod.
+    /// Adds the adoption of the port of a VIF, unless the port has the mark of the pod already. `is_default` is `true` for the VIF whose
+    /// address is that of the pod. A port that does not exist is skipped if the pod has ended, or has VIFs that our controller published;
+    /// otherwise it is an error. Fails also if the port has the mark of another owner, or if it has no mark and does not belong to the pod,
+    /// or the configuration does not use its VIF driver.
     pub(super) fn adopt(
         &self,
         state: &ClusterState,
@@ -86,8 +89,8 @@ impl VifOwner<'_> {
         self.check_node(port, &vif.class).map_err(|what| differs(&what))
     }
 
-    /// Checks that the port is attached to the node of the pod in the way that the class of its VIF requires. Returns the difference as the
-    /// rest of a sentence whose subject is the port.
+    /// Checks that the port is attached to the node of the pod in the way that the class of its VIF requires. If not, returns the
+    /// difference as an error: the rest of a sentence whose subject is the port.
     fn check_node(&self, port: &ExistingPort, class: &VifClass) -> Result<(), String> {
         let is_node = |ips: &[IpAddr]| self.host_ip().is_some_and(|ip| ips.contains(&ip));
         match (&port.attachment, class) {

@@ -124,7 +124,7 @@ impl ObjectStore {
         is_new
     }
 
-    /// Stores the current state of an object. Returns the previous entry with the same name.
+    /// Stores the current state of an object. Returns the previous entry of this name, whose UID may differ; `None` if there was none.
     fn insert(&mut self, namespace: &str, name: &str, mut object: StoredObject) -> Option<StoredObject> {
         if !self.namespaces.contains_key(namespace) {
             self.namespaces.insert(namespace.into(), NameTable::default());

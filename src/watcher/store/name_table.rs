@@ -50,7 +50,7 @@ impl<T> NameTable<T> {
         entry.map(|entry| &entry.value)
     }
 
-    /// Stores `value` under `name`. Returns the previous value of that name.
+    /// Stores `value` under `name`. Returns the previous value of that name; `None` if it had none.
     pub(super) fn insert(&mut self, name: &str, value: T) -> Option<T> {
         let Self { text, entries, hasher, .. } = self;
         let hash = hasher.hash_one(name);

@@ -94,8 +94,8 @@ pub trait AppHostingDriver: Send + Sync {
         Ok(self.list_pods().await?.iter().find(|pod| pod.owner.uid == owner.uid).cloned())
     }
 
-    /// Lists the pods on the device that belong to this cluster or can be adopted (see [`HostedPod::marked`]). One read of the
-    /// device returns all pods. If nothing has changed since the last call, the result may be the same `Arc`.
+    /// Lists the pods on the device that belong to this cluster or can be adopted (see [`HostedPod::marked`]). It reads the state
+    /// of the device once for all pods. If nothing has changed since the last call, the result may be the same `Arc`.
     async fn list_pods(&self) -> Result<HostedPods, DriverError>;
 
     /// Returns the time of the last response of the device to any request; `None` if there was none, or the driver does not

@@ -328,9 +328,10 @@ pub struct LoadBalancerSpec {
     pub security_groups: Option<Vec<SecurityGroupId>>,
     /// The listeners with their pools, sorted by protocol and port, without duplicates of these.
     pub listeners: Vec<ListenerSpec>,
-    /// The id of a load balancer that a previous controller created for the same service without an ownership mark. It gets the
-    /// mark of the owner. A new load balancer is created instead if this one does not exist, has a mark, or is not at this
-    /// address, in this subnet and project: the id may come from an annotation, which cannot be trusted.
+    /// The id of a load balancer that a previous controller created for the same service without an ownership mark; `None` if
+    /// there is none. It gets the mark of the owner. A new load balancer is created instead if this one does not exist, has the
+    /// mark of another owner or cluster, or does not have the address, subnet and project of this spec: the id may come from an
+    /// annotation, which cannot be trusted.
     pub adopt: Option<LoadBalancerId>,
 }
 

@@ -92,7 +92,8 @@ pub trait NetworkPolicyDriver: Send + Sync {
     /// Replaces all security groups of a VIF, in one request.
     async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError>;
 
-    /// Returns the maximum number of rules that all groups together may have; `None`, the default, if it is not known or unlimited.
+    /// Returns the maximum number of rules that all security groups together may have; `None`, the default, if it is not known or
+    /// unlimited.
     async fn rule_quota(&self) -> Result<Option<usize>, DriverError> {
         Ok(None)
     }

@@ -10,7 +10,7 @@ use crate::load_balancer::Protocol;
 pub struct SecurityGroup {
     /// The id of the group in the cloud.
     pub id: SecurityGroupId,
-    /// The purpose of the group within this cluster. It is a part of the ownership mark.
+    /// The name of the group within this cluster, which stands for its purpose. It is a part of the ownership mark.
     pub name: GroupName,
     /// The object for which the group was first created; `None` for a group of the whole cluster.
     pub owner: Option<Owner>,
@@ -28,8 +28,8 @@ pub struct ExistingRule {
     pub rule: Option<SecurityRule<SecurityGroupId>>,
 }
 
-/// A kind of traffic that a group allows. Response packets of allowed connections are always allowed. `G` is the type that refers
-/// to other groups: [`SecurityGroupId`] for groups that exist.
+/// A kind of traffic that a security group allows. Response packets of allowed connections are always allowed. `G` is the type that
+/// refers to other security groups: [`SecurityGroupId`] for groups that exist.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SecurityRule<G> {
     /// The direction of the traffic, as seen from the VIF.

@@ -23,7 +23,8 @@ pub struct Grown<G> {
     pub got: Vec<G>,
     /// The number of groups that the same attempt is still creating; 0 if the attempt has ended.
     pub rest: usize,
-    /// The reason why fewer groups were created than requested; `None` if there is none.
+    /// The reason why fewer groups were created than requested; `None` if there is none. An attempt whose last result has neither
+    /// groups nor a reason counts as [`Failed`](Shortfall::Failed).
     pub shortfall: Option<Shortfall>,
 }
 

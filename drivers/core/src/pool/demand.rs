@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-/// Counts recent requests in constant space, over a sliding window. It keeps the counts of two fixed windows,
-/// and takes those of the previous one as spread evenly over it.
+/// A counter of the recent requests for items of a warm pool, in constant space, over a sliding window. It keeps
+/// the counts of two fixed windows, and takes the requests of the previous one as spread evenly over it.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     window: Duration,

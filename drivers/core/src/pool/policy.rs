@@ -11,7 +11,7 @@ pub struct PoolCounts {
     pub cooling: usize,
     /// The number of owners that wait for an item.
     pub waiting: usize,
-    /// The approximate number of requests within the last cool-down period; 0 if `on_demand`.
+    /// The approximate number of requests for items within the last cool-down period; 0 if `on_demand`.
     pub recent: usize,
     /// `true` if items are created for waiting owners only: no item was requested yet, or none since creation last failed with
     /// [`Shortfall::Refused`](super::Shortfall::Refused), or the groups that were found at the start are still in their cool-down.
@@ -45,11 +45,11 @@ pub trait SizePolicy: Send + Sync {
     fn plan(&self, counts: &PoolCounts) -> SizeChange;
 }
 
-/// The policy of Kuryr's VIF pools, with its three options: at least `min` free items, at most `max`, and at least `batch` in one
-/// request (`ports_pool_min`, `ports_pool_max`, `ports_pool_batch`).
+/// The policy of Kuryr's VIF pools, with its three options: at least `min` free items, at most `max`, and at least `batch` created at
+/// once (`ports_pool_min`, `ports_pool_max`, `ports_pool_batch`).
 ///
-/// In addition, the pool keeps at least half as many free items as there were recent requests, up to `max`. So a burst of requests
-/// finds more than `min` free items in its second half, while a single request does not raise the number.
+/// In addition, the pool keeps at least half as many free items as there were recent requests for items, up to `max`. So a burst of
+/// requests finds more than `min` free items in its second half, while a single request does not raise the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinMaxBatch {
     /// The minimum number of free items.
@@ -57,8 +57,8 @@ pub struct MinMaxBatch {
     /// The maximum number of free items, 0 for no limit. Not less than `min`. No items are created while those that are free or in
     /// their cool-down are as many as this number and the waiting owners together.
     pub max: usize,
-    /// The minimum number of items that are created by one request, as far as `max` allows; ignored while items are created for waiting
-    /// owners only.
+    /// The minimum number of items that the pool creates at once, as far as `max` and `cap_groups` allow; ignored while items are created
+    /// for waiting owners only.
     pub batch: usize,
     /// The maximum number of groups; `None` for no limit.
     pub cap_groups: Option<usize>,

@@ -43,7 +43,7 @@ pub enum Adopted<O> {
     /// The owner holds the item, and so does this other owner, which is a fault. The item is not handed out again before both
     /// have returned it.
     Shared(O),
-    /// The pool has no such item.
+    /// The pool has no such item, or the group of the item is being deleted, or will be.
     Unknown,
 }
 
@@ -70,10 +70,10 @@ impl<K: PoolKind> WarmPool<K> {
         since.quiet && since.number == self.epoch
     }
 
-    /// Compares the pool with `existing`, a listing of the groups that existed at some moment between `since` and now. Groups that changed
-    /// meanwhile are left to the next listing, and if any group did, so are the groups in `existing` that the pool does not contain. Items
-    /// of unknown groups are in their cool-down first, since the time of their last use is not known. After the first listing, no groups
-    /// are created ahead of demand until this cool-down ends.
+    /// Updates the pool from `existing`, a listing of the groups that existed at some moment between `since` and now, and returns the
+    /// differences. Groups of the pool that changed after `since` stay as they are. Groups that the pool does not contain are added only if
+    /// [`is_unchanged`](Self::is_unchanged) for `since`, otherwise by a later listing. Their items are in their cool-down first, since the
+    /// time of their last use is not known. If the first listing adds groups, none are created ahead of demand until this cool-down ends.
     pub fn resync(
         &mut self,
         since: Epoch,

@@ -37,7 +37,7 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) waiting: VecDeque<(K::Owner, K::Want)>,
     /// The creation of groups that is in progress; `None` if no groups are being created.
     pub(super) growing: Option<Growing<K::Want>>,
-    /// The deletion of groups that is in progress: the id of the action, and the groups.
+    /// The deletion of groups that is in progress: the id of the action, and the groups; `None` if no groups are being deleted.
     pub(super) shrinking: Option<(u64, BTreeSet<K::Group>)>,
     /// The back-off after failed attempts to create groups.
     pub(super) growth_backoff: AttemptBackoff,
@@ -108,7 +108,7 @@ pub enum Take<I> {
 pub enum Wait {
     /// Groups are being created, or the next [`plan`](WarmPool::plan) creates some.
     Growing,
-    /// Creation failed or is blocked. An item may be available after this delay.
+    /// The creation of groups failed, or is blocked. An item may be available after this delay.
     BackingOff(Duration),
     /// The policy creates no more groups. The first item to end its cool-down is free after this delay.
     Cooling(Duration),
@@ -282,7 +282,7 @@ impl<K: PoolKind> WarmPool<K> {
     }
 
     /// Ends the cool-downs that are over. Returns the owners that need not wait any longer, with the configurations that they require:
-    /// either an item is free for them, or no items are being created.
+    /// either an item is free for them, or no items are being created, nor can be now.
     pub fn tick(&mut self, now: Duration) -> Vec<(K::Owner, K::Want)> {
         while self.cooling.front().is_some_and(|(_, until)| *until <= now)
             && let Some((item, until)) = self.cooling.pop_front()

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Lets drivers send requests only while this process holds the leader Lease, whatever sends them: a handler,
-/// garbage collection, a pool or a task of the driver. The default value lets every request pass.
+/// A guard that lets drivers send requests only while this process holds the leader Lease, whatever sends them: a
+/// handler, garbage collection, a pool or a task of the driver. The default value lets every request pass.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 

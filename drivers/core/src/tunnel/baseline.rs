@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::limits::SendError;
 
-/// The time limit of the answer to a machine's query for its baseline.
+/// The time limit of the answer to a machine's query for its baseline, the containers with which it starts.
 pub const BASELINE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The properties of a machine by which its baseline is chosen: the containers with which it starts.
@@ -51,10 +51,10 @@ impl BaselineQuery {
 /// The error of a baseline query. It must not be treated as an empty baseline: the machine would start without containers.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
-    /// The query was not passed to the receiver.
+    /// The query was not passed to the receiver of the tunnel's events.
     #[error("pass on a baseline query")]
     Send(#[from] SendError),
-    /// The receiver dropped the query without an answer.
+    /// The receiver of the tunnel's events dropped the query without an answer.
     #[error("the controller cannot tell the baseline now; ask again later")]
     Unanswered,
     /// No answer came within [`BASELINE_TIMEOUT`].

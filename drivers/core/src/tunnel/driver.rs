@@ -98,11 +98,11 @@ pub trait Tunnel: Send + Sync + 'static {
 
     /// Notifies the tunnel that requests to a node follow, and of each new description. After a restart or a change of the leader, the
     /// description comes from the Node object, because the machine has not reported to this process yet. It must not wait for the
-    /// machine: other nodes wait for it, and it is dropped after a second. The default implementation does nothing.
+    /// machine: other nodes wait for this call, and its future is dropped after a second. The default implementation does nothing.
     async fn on_node_start(&self, _node: &NodeId, _description: &NodeDescription) {}
 
-    /// Notifies the tunnel that no more requests to a node follow. It must not wait for the machine, and is dropped after a second, as
-    /// [`on_node_start`](Self::on_node_start) is. The default implementation does nothing.
+    /// Notifies the tunnel that no more requests to a node follow. It must not wait for the machine: its future is dropped after a
+    /// second, as that of [`on_node_start`](Self::on_node_start) is. The default implementation does nothing.
     async fn on_node_stop(&self, _node: &NodeId) {}
 
     /// Asks a node for its health. The answer comes as [`TunnelEvent::NodeStatus`](super::TunnelEvent::NodeStatus). The call

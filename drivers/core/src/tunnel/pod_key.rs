@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum PodKey {
-    /// All pods of the node (`PodKeyAll`): the machine does not know the pod, and the pods share the container. The status
-    /// applies to each container with the same key on this node.
+    /// All pods of the node (`PodKeyAll`): the machine does not know the pod, and the pods share the container. The status of
+    /// the container applies to each container with the same key on this node.
     All,
     /// One pod, by its namespace and name.
     Pod {

@@ -18,11 +18,12 @@ pub(super) struct NodeQueues {
     ready: VecDeque<NodeId>,
 }
 
-/// The events of one node, in order of arrival. A state replaces an earlier one of its kind, at the same position.
+/// The events of one node, in order of arrival. An event that reports a [state](TunnelEvent::is_state) replaces an earlier one of its kind,
+/// at the same position.
 #[derive(Debug, Default)]
 struct NodeQueue {
     events: VecDeque<TunnelEvent>,
-    /// `true` if the node stays in the queues without events.
+    /// `true` if the node stays in the queues even while it has no queued event.
     kept: bool,
 }
 
@@ -32,8 +33,8 @@ impl NodeQueues {
         Self { limits, nodes: HashMap::new(), ready: VecDeque::new() }
     }
 
-    /// Adds an event of `node`. A state replaces a queued earlier one of its kind. Fails if a limit is
-    /// reached.
+    /// Adds an event of `node`. An event that reports a [state](TunnelEvent::is_state) replaces a queued earlier one of its kind. Fails if
+    /// a new node would exceed the maximum number of nodes, or an answer or query that of the node's answers and queries.
     pub(super) fn push(&mut self, node: &NodeId, event: TunnelEvent) -> Result<(), SendError> {
         if !self.nodes.contains_key(node) && self.nodes.len() >= self.limits.nodes {
             return Err(SendError::TooManyNodes { limit: self.limits.nodes });

@@ -25,8 +25,9 @@ pub fn channel(limits: TunnelLimits) -> (TunnelSender, TunnelReceiver) {
 /// Passes the reports of machines to the receiver. Clones share one channel. After the last clone is dropped, the receiver gets the queued
 /// events, and then `None`.
 ///
-/// No call blocks. A state ([`TunnelEvent::is_state`]) replaces a queued earlier one of the same node. Each node has a bounded
-/// queue of answers and queries, and the receiver serves the nodes round-robin.
+/// No report waits for the receiver; only [`query_baseline`](Self::query_baseline) waits. A report of a state
+/// ([`TunnelEvent::is_state`]) replaces a queued earlier one of the same node and kind. Each node has a bounded queue of answers and
+/// queries, and the receiver serves the nodes round-robin.
 #[derive(Clone, Debug)]
 pub struct TunnelSender(Arc<SendingEnd>);
 

@@ -15,7 +15,8 @@ use crate::id::VifId;
 pub use network::*;
 
 /// A virtual interface: a port in the cloud, as a node must know it. The fields are those of the VIF objects of the Python
-/// library `os_vif`. Kuryr's CNI daemon on the node reads them from an annotation of the pod, and binds the interface to the pod.
+/// library `os_vif`. The CNI daemon of the node, Kuryr's or `staffetta cni-daemon`, reads them from an annotation of the pod, and binds
+/// the interface to the pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vif {
     /// The id of the VIF, which is that of its port in the cloud.

@@ -53,8 +53,8 @@ pub struct BulkVifRequest {
 pub struct BulkVifResult {
     /// The VIFs that were created.
     pub vifs: Vec<Vif>,
-    /// The reason why fewer VIFs were created than requested. If it is [ambiguous](DriverError::ambiguous), more VIFs may exist,
-    /// which [`BulkVifDriver::list_vifs`] returns.
+    /// The reason why fewer VIFs were created than requested; `None` if nothing failed. If it is [ambiguous](DriverError::ambiguous),
+    /// more VIFs may exist, which [`BulkVifDriver::list_vifs`] returns.
     pub failure: Option<DriverError>,
 }
 

@@ -69,7 +69,8 @@ pub trait VifPoolDriver: PodVifDriver {
     }
 
     /// Deletes the VIFs in `network` that no pod uses, because the network will be deleted, and creates no more VIFs there until
-    /// the next request. Fails with [`Conflict`](crate::Reason::Conflict) while VIFs are in use, being created or being deleted.
+    /// the next request for one. Fails with [`Conflict`](crate::Reason::Conflict) while VIFs in `network` are in use, being created or
+    /// being deleted. The default does nothing.
     async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
         let _ = network;
         Ok(())
@@ -100,9 +101,9 @@ pub enum PoolClaim {
 /// annotation is free: a previous process may have handed it out and ended before it wrote the annotation.
 #[async_trait]
 pub trait VifPoolObserver: Send + Sync {
-    /// Lists the VIFs that exist, compares the pool with them, and returns those with an owner, as [`PodVifDriver::vifs`] does, so
-    /// that the caller need not list them again. It is repeated with every garbage collection. VIFs that are missing then were
-    /// deleted by others, and are not handed out any more.
+    /// Lists the VIFs that exist, compares the pool with them (a list from before [`start`](Self::start) is compared when that is
+    /// called), and returns those with an owner, as [`PodVifDriver::vifs`] does, so that the caller need not list them again. It is
+    /// repeated with every garbage collection. VIFs that are missing then were deleted by others, and are not handed out any more.
     async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError>;
 
     /// Records the VIFs in the annotation of `pod`. It is called for each event of the pod, in order. It runs within the watch and

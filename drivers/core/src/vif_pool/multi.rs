@@ -15,11 +15,12 @@ use crate::vif::{Vif, VifClass};
 use crate::vif_pool::{NodeIndex, NodeInfo, PoolClaim, VifPoolDriver, VifPoolObserver};
 
 /// The delay before a request for a node that is not known yet is repeated.
-const SOON: Duration = Duration::from_secs(1);
+const UNKNOWN_NODE_RETRY: Duration = Duration::from_secs(1);
 
-/// The pool `multi_pool`, named as in Kuryr. A node uses the pool of the VIF driver that its label `pod_vif` names, or of the
-/// default driver without the label. A VIF belongs to the pool that contains it, even if a pod's annotation states another class.
-/// Any other VIF belongs to the pool of its class.
+/// The pool `multi_pool`, named as in Kuryr: it combines one pool for each VIF driver. A node uses the pool of the driver that its label
+/// `pod_vif` names, or of the default driver without the label. A VIF belongs to the pool that contains it, even if a pod's annotation
+/// states another class. Any other VIF belongs to the pool of the driver of its class or, without such a pool, to that of the default
+/// driver.
 pub struct MultiVifPool {
     pools: BTreeMap<String, Arc<dyn VifPoolDriver>>,
     default: String,
@@ -57,7 +58,9 @@ impl MultiVifPool {
     fn of_node(&self, name: &str) -> Result<&Arc<dyn VifPoolDriver>, DriverError> {
         if !self.nodes.may_contain(name) {
             let detail = format!("node {name} is not known yet");
-            return Err(DriverError::new(Reason::Awaited, "choose a pool").detail(detail).after(SOON));
+            return Err(DriverError::new(Reason::Awaited, "choose a pool")
+                .detail(detail)
+                .after(UNKNOWN_NODE_RETRY));
         }
         let driver = self.driver(name);
         self.pools.get(&driver).ok_or_else(|| {
@@ -69,7 +72,7 @@ impl MultiVifPool {
         })
     }
 
-    /// Returns the name of the VIF driver for pods on the node.
+    /// Returns the name of the VIF driver for pods on the node: the value of its label `pod_vif`, or the default driver.
     fn driver(&self, node: &str) -> String {
         self.nodes.pod_vif(node).unwrap_or_else(|| self.default.clone())
     }
@@ -86,7 +89,7 @@ impl MultiVifPool {
     }
 
     /// Calls `list` for all pools simultaneously, so that drivers of one cloud can share a list, and joins the results. A VIF that several
-    /// pools list is returned once, from the pool to which it belongs.
+    /// pools list is returned once, from the pool to which it belongs. Fails if one of the calls fails.
     async fn listed<'p, F>(
         &'p self,
         list: impl Fn(&'p Arc<dyn VifPoolDriver>) -> F,

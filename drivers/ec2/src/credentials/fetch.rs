@@ -21,7 +21,7 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 const STS_TIMEOUT: Duration = Duration::from_secs(20);
 /// The version of the STS API, which each request names.
 const STS_VERSION: &str = "2011-06-15";
-/// The lifetime of a session of the metadata service, in seconds; one session reads the keys once.
+/// The lifetime of a session of the metadata service, in seconds. A new session is opened each time the keys are read.
 const METADATA_SESSION: HeaderValue = HeaderValue::from_static("300");
 /// The header with the lifetime that a session of the metadata service shall have (EC2 User Guide, "Use `IMDSv2`").
 const METADATA_TTL: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");

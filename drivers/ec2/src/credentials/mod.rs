@@ -75,7 +75,7 @@ pub(crate) enum DirectSource {
     Process(String),
 }
 
-/// The operation that errors about credentials name, as an imperative.
+/// The name of the failed operation in errors about credentials, as an imperative.
 const STEP: &str = "obtain the AWS credentials";
 
 /// The default name of the session in which a role is assumed.

@@ -79,7 +79,8 @@ pub enum ProfileError {
 }
 
 impl ProfileFiles {
-    /// Refers to the profile `name`, in the files that the environment variables name, or else in those in `~/.aws`. Reads nothing.
+    /// Creates a reference to the profile `name` in the files that the environment variables name, or else in those in `~/.aws`. Reads no
+    /// file.
     pub(crate) fn new(name: &str, environment: &AwsEnvironment) -> Self {
         Self {
             name: name.to_owned(),

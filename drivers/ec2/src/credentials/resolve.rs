@@ -7,9 +7,9 @@ use super::profile::{ProfileError, ProfileFiles, ProfileOptions};
 use super::{CredentialError, DirectSource, SESSION, container, environment_keys, instance, sts_endpoint};
 use crate::access_keys::AccessKeys;
 
-/// The options of a login in a browser, which the driver does not support.
+/// The profile options of a login in a browser, which the driver does not support.
 const SSO: [&str; 2] = ["sso_session", "sso_start_url"];
-/// The option of a one-time code that a person types, which the driver does not support.
+/// The profile option of a one-time code that a person types, which the driver does not support.
 const MFA: &str = "mfa_serial";
 
 /// A role that is assumed with the keys of a user or another role.

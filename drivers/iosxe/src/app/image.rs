@@ -7,7 +7,7 @@ use super::refusal::invalid;
 /// The maximum length of an image name, in characters. A longer one is refused.
 const MAX_LENGTH: usize = 1024;
 
-/// The file systems of devices. A number may follow the name: `usbflash1`.
+/// The names of the file systems of devices. A number may follow the name: `usbflash1`.
 const FILE_SYSTEMS: [&str; 7] = ["flash", "bootflash", "harddisk", "usb", "usbflash", "sdflash", "disk"];
 
 /// Refuses an image that no device can install, and a URL with the pull policy `Never`. `path` is that of the container in the pod.
@@ -43,8 +43,8 @@ pub(super) fn is_url(image: &str) -> bool {
     image.starts_with("http://") || image.starts_with("https://")
 }
 
-/// Returns the path of the copy on the flash that is made if the device cannot install a package from its URL directly.
-/// The file name contains a prefix of this controller and the id of the application.
+/// Returns the path of the copy of an application's package on the flash, which is made if the device cannot install the
+/// package from its URL directly. The file name contains a prefix of this controller and the application's name `id`.
 pub(crate) fn copy_of(id: &str) -> String {
     format!("flash:/staffetta_{id}.tar")
 }

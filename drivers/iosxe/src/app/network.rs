@@ -153,7 +153,7 @@ pub(super) fn put(container: &mut Value, leaves: Value) {
     }
 }
 
-/// Refuses a section that belongs to another type of interface.
+/// Refuses a specification of an interface with a section that belongs to another type of interface.
 fn check_sections(interface: &InterfaceSpec) -> Result<(), DriverError> {
     let sections = [
         ("virtualPortGroup", interface.virtual_port_group.is_some(), InterfaceType::VirtualPortGroup),

@@ -12,7 +12,7 @@ pub(super) fn invalid(path: impl AsRef<str>, why: impl AsRef<str>) -> DriverErro
     refusal(Reason::Refused, path.as_ref(), why.as_ref())
 }
 
-/// Returns the error with this reason, with the name that a kubelet gives to refusals of the field.
+/// Returns the error that refuses the field at `path`, with this reason and, if a kubelet has one, its name for errors of such a field.
 fn refusal(reason: Reason, path: &str, why: &str) -> DriverError {
     let error = DriverError::new(reason, "translate a pod for the device");
     let error = match path.rsplit_once('.').map_or("", |(_, field)| field) {

@@ -59,7 +59,7 @@ pub(crate) struct WantedApp {
     pub(crate) remote: bool,
     /// A digest of the mutable fields of a container: image and resources. If the application on the device has another one, it is replaced.
     pub(crate) form: String,
-    /// The configuration, without the network and the run options.
+    /// The configuration of the application, without the network and the run options.
     config: Value,
     /// The run options for an installation from `package`.
     options: RunOptions,

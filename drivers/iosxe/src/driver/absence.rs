@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use crate::observe::{Observed, ObservedApp};
 
-/// The number of consecutive reads without an application that prove its absence. The device must serve its list of
-/// applications in each of them.
+/// The number of consecutive reads of the device without an application that prove its absence. The device must serve its list
+/// of applications in each of them.
 const READS_TO_PROVE: u32 = 3;
 
-/// The delay before the next read while app hosting is disabled on the device.
+/// The delay before the next read of the device while app hosting is disabled on it.
 const DISABLED_POLL: Duration = Duration::from_secs(30);
 
 /// The applications of the last read of the device, and those that have vanished from its responses. A vanished application counts as
@@ -29,9 +29,10 @@ pub(super) struct Absences {
 /// The progress of the proof that a vanished application is absent.
 #[derive(Clone, Copy)]
 struct Absence {
-    /// The time of the first read without the application.
+    /// The time of the first read of the device that did not return the application.
     since: Instant,
-    /// The time of the first of the consecutive reads that count as proof, and their number; `None` if the last read does not count.
+    /// The time of the first of the consecutive reads of the device that count as proof, and their number; `None` if the last read does
+    /// not count.
     proof: Option<(Instant, u32)>,
 }
 
@@ -41,9 +42,9 @@ impl Absences {
         !self.vanished.is_empty()
     }
 
-    /// Returns the result `observed` of the read `number` together with the vanished applications. An application is omitted if its
-    /// disappearance `is_explained`, or if [`READS_TO_PROVE`] reads, over at least the time `patience`, have proven its absence. After
-    /// `patience`, its last known state is not reported any more.
+    /// Returns the state `observed` of the device, from its read with the sequence number `number`, together with the vanished
+    /// applications. An application is omitted if its disappearance `is_explained`, or if [`READS_TO_PROVE`] reads, over at least the time
+    /// `patience`, have proven its absence. After `patience`, its last known state is not reported any more.
     pub(super) fn complete(
         &mut self,
         number: u64,
@@ -81,8 +82,8 @@ impl Absences {
 }
 
 impl Absence {
-    /// Returns the progress of the proof after a further read without the application. If `served` is `false`, the device did not serve its
-    /// list of applications, and the proof starts anew.
+    /// Returns the progress of the proof after a further read of the device without the application. If `served` is `false`, the device did
+    /// not serve its list of applications, and the proof starts anew.
     fn read(self, served: bool, now: Instant) -> Self {
         let (since, reads) = self.proof.unwrap_or((now, 0));
         Self { proof: served.then_some((since, reads + 1)), ..self }

@@ -206,9 +206,9 @@ impl IosXeDriver {
     /// Reads the device again and checks that the application is absent. Returns `None` if it is, and otherwise the
     /// progress to report.
     ///
-    /// After a restart, a device does not report its applications until app hosting is enabled. So the absence does not
-    /// count while app hosting is disabled. If this process did not uninstall the application, it counts for the removal
-    /// only if the device lists its applications.
+    /// After a restart, a device does not report its applications until app hosting is enabled. So an application does not
+    /// count as absent while app hosting is disabled. Before a step other than an install, an application that this process did not
+    /// uninstall counts as absent only if the device serves its list of applications.
     async fn confirm_absent(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
         let observed = self.read(Duration::ZERO, true).await?;
         let mut state = self.state();
@@ -323,9 +323,9 @@ impl IosXeDriver {
         }
     }
 
-    /// Assigns a free IP address to a new application; `None` if applications get addresses by DHCP. An address is in use
-    /// if it is configured or reported, or if the ARP table of the device contains it. Returns an error with
-    /// [`Reason::NoAddress`] if the subnet has no free address.
+    /// Assigns a free IP address to a new application; `None` if applications get addresses by DHCP. An address is not free if it is
+    /// configured or reported, if the ARP table of the device contains it (except for the old entry of a removed application), or if it was
+    /// assigned or released less than [`COOL_DOWN`] ago. Returns an error with [`Reason::NoAddress`] if the subnet has no free address.
     async fn address(&self, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
         let Some(subnet) = self.translator.network.subnet else { return Ok(None) };
         let table = fetch::<ArpData>(&*self.client, resource::ARP, "read the ARP table of the device").await;
@@ -400,7 +400,7 @@ fn operation(
 fn refusal_kind(error: &DriverError) -> RefusalKind {
     match error.reason() {
         Reason::Conflict => RefusalKind::Busy,
-        _ if error.transient() => RefusalKind::Now,
+        _ if error.transient() => RefusalKind::Temporary,
         _ => RefusalKind::Lasting,
     }
 }

@@ -77,14 +77,14 @@ impl DriverState {
                     }
                     let device_text = fault.device_text.unwrap_or_else(|| fault.error.to_string());
                     debug!(app = id, device_text, "the device did not copy a package to its flash");
-                    record.refused(AppStep::Copy, device_text, RefusalKind::Now, Instant::now());
+                    record.refused(AppStep::Copy, device_text, RefusalKind::Temporary, Instant::now());
                 }
             }
         }
     }
 
     /// Returns an application other than `id` that is being installed, and the time since which the device reports the
-    /// install; `now` if the device has accepted the install and does not report it yet.
+    /// install, which is `now` if the install was requested and is not reported yet; `None` if no other application is being installed.
     pub(super) fn busy(&self, id: &str, now: Instant) -> Option<(String, Instant)> {
         let installing = self.installing.iter().map(|(other, since)| (other, *since));
         let accepted =

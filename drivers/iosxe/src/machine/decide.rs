@@ -9,13 +9,13 @@ use super::flash::fetch;
 use super::record::{AppRecord, RefusalKind};
 use super::state::AppState;
 
-/// The delay before the next read while an operation is in progress.
+/// The delay before the next read of the device while an operation on an application is in progress.
 pub(crate) const POLL: Duration = Duration::from_millis(300);
 
-/// The delay before the next read while the device reports an unknown state, and in other waits of unknown length.
+/// The delay before the next read of the device while it reports an unknown state, and in other waits of unknown length.
 const SLOW_POLL: Duration = Duration::from_secs(5);
 
-/// The delay before the next read after a slow install was reported.
+/// The delay before the next read of the device after an install was reported as slow.
 const SLOW_INSTALL_POLL: Duration = Duration::from_secs(30);
 
 /// The number of consecutive refusals of a step because the device is busy, before they are reported as a failure.
@@ -225,8 +225,8 @@ impl Decider<'_> {
         *steps.iter().min_by_key(tries).expect("there is a step")
     }
 
-    /// Decides to wait for an operation that runs on the device, or for the end of an unknown state. After the time limit, the decision is
-    /// to report a failure.
+    /// Decides to wait for an operation that runs on the device, or for the end of an unknown state. An install that is slow or exceeds its
+    /// time limit, and an unknown state that lasts, are reported as failures.
     fn wait(&self) -> Decision {
         let state = format!("the device reports {}", self.view.device_text);
         let installs = self.view.state == AppState::Installing;
@@ -249,7 +249,7 @@ impl Decider<'_> {
     }
 
     /// Decides to wait for the install of another application. After the time limit of an install, the decision is to report a failure,
-    /// with growing delays between reads.
+    /// with growing delays between reads of the device.
     fn wait_for_install_of(&self, other: Busy<'_>) -> Decision {
         let (state, limit) =
             (format!("waiting for the install of {}", other.app), self.limits.longest_install());

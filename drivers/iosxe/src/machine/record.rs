@@ -20,7 +20,7 @@ pub(crate) const UNCERTAIN: Duration = Duration::from_secs(5);
 /// The in-memory record of the steps that were tried for one application.
 #[derive(Clone, Debug)]
 pub(crate) struct AppRecord {
-    /// The last observed state, and the time since which it is unchanged.
+    /// The last observed state of the application, which is unchanged since the time `since`.
     state: AppState,
     pub(super) since: Instant,
     /// The last attempt of each step that was tried and has not led to its target state yet.
@@ -29,7 +29,8 @@ pub(crate) struct AppRecord {
     pub(super) failures: u32,
     /// The number of exits since the application last ran for [`STABLE`].
     pub(super) ended: u32,
-    /// `true` from the request of an install, or its first observation, until the state is none of absent, installing and unknown.
+    /// `true` from the request of an install, or its first observation, until the application is in another state than `Absent`,
+    /// `Installing` or `Unknown`.
     installing: bool,
     /// `true` if the application disappeared after this process requested its uninstall.
     pub(crate) uninstalled: bool,
@@ -62,20 +63,21 @@ pub(crate) struct Attempt {
     pub(super) at: Instant,
     /// The time by which the effect of the step must be visible.
     pub(super) until: Instant,
-    /// The number of consecutive attempts without a change of the state.
+    /// The number of consecutive attempts at the step. It begins anew when the state of the application changes, if the device refused the
+    /// step, or the new state is `Absent` or makes the step unnecessary; except for an install that was cancelled or aborted.
     pub(super) tries: u32,
-    /// `true` if the device may not have received the request.
+    /// `true` if the device may not have received the request of the step.
     uncertain: bool,
-    /// The refusal by the device; `None` if it has not refused the step.
+    /// The refusal or failure of the step; `None` if none is known.
     pub(super) refusal: Option<StepRefusal>,
 }
 
-/// The refusal of a step by the device, or its failure there.
+/// The refusal of a step by the device, or the failure of an accepted step on the device.
 #[derive(Clone, Debug)]
 pub(super) struct StepRefusal {
     /// The time of the refusal.
     pub(super) at: Instant,
-    /// The message with which the device refused the step.
+    /// The message of the device about the refusal or failure, or a description of the failure by this driver.
     pub(super) device_text: String,
     /// The kind of the refusal.
     pub(super) kind: RefusalKind,
@@ -87,7 +89,7 @@ pub(crate) enum RefusalKind {
     /// The device is busy, possibly with its own operation. The next attempt is made soon.
     Busy,
     /// The step failed; a retry may succeed.
-    Now,
+    Temporary,
     /// The step failed; a retry will fail too.
     Lasting,
 }
@@ -111,7 +113,8 @@ impl AppRecord {
 
     /// Records the observed state of the application. If it changed, forgets the attempts at steps that the device refused or that the new
     /// state makes unnecessary. An install counts as failed if the application is still absent after the time limit, or disappears during
-    /// the install without an uninstall of ours. Returns `true` if the device has activated or started the application by itself.
+    /// the install, unless this process requested its uninstall within the time limit. Returns `true` if the device has activated or
+    /// started the application by itself.
     pub(crate) fn observe(&mut self, state: AppState, now: Instant) -> bool {
         if state == self.state {
             self.fail_overdue_install(now);
@@ -140,7 +143,7 @@ impl AppRecord {
                 let ended = Attempt { at: now, until: now, tries, uncertain: false, refusal: None };
                 self.attempts.insert(AppStep::Install, ended);
                 let device_text = "the install exceeded its time limit and was cancelled".to_owned();
-                self.refused(AppStep::Install, device_text, RefusalKind::Now, now);
+                self.refused(AppStep::Install, device_text, RefusalKind::Temporary, now);
             }
             (AppState::Running, AppState::Stopped) => self.ended += 1,
             (AppState::Installing | AppState::Unknown, AppState::Absent) if asked_to_stop.is_none() => {
@@ -172,7 +175,7 @@ impl AppRecord {
             let limit = (install.until - install.at).as_secs();
             let device_text =
                 format!("the device accepted the install, but no application appeared within {limit} s");
-            let kind = if install.uncertain { RefusalKind::Now } else { RefusalKind::Lasting };
+            let kind = if install.uncertain { RefusalKind::Temporary } else { RefusalKind::Lasting };
             install.refusal = Some(StepRefusal { at: now, device_text, kind });
         }
     }
@@ -247,7 +250,7 @@ impl AppRecord {
         if let Some(attempt) = self.attempts.get_mut(&act) {
             let at = attempt.refusal.as_ref().map_or(now, |refusal| refusal.at);
             let device_text = quoted(&failure.message);
-            let kind = if impossible { RefusalKind::Lasting } else { RefusalKind::Now };
+            let kind = if impossible { RefusalKind::Lasting } else { RefusalKind::Temporary };
             attempt.refusal = Some(StepRefusal { at, device_text, kind });
         }
     }

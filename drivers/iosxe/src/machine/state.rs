@@ -18,7 +18,8 @@ pub(crate) enum AppState {
     Stopped,
     /// The device reports that the application has failed (`ERROR` or `FAILED`).
     Failed,
-    /// A state that this driver does not know. The driver waits until it changes.
+    /// A state that this driver does not know, or that of an application that the device has not reported for some time. The driver waits
+    /// until it changes, except that it removes an application that is unwanted, or must be replaced, after a time limit.
     Unknown,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct ArpData {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Vrf {
-    /// The entries; empty in releases before 17.6.
+    /// The entries in the format of releases since 17.6; empty in earlier ones.
     pub(crate) arp_entry: Vec<ArpEntry>,
     /// The entries in the format of releases before 17.6.
     pub(crate) arp_oper: Vec<ArpEntry>,

@@ -171,7 +171,7 @@ impl Notification {
         self.app_id == id && self.status == "im-app-fail"
     }
 
-    /// Returns `true` if the notification reports that the device does not support the operation.
+    /// Returns `true` if the message of the notification says that something is not supported.
     pub(crate) fn is_unsupported(&self) -> bool {
         let message = self.message.to_ascii_lowercase();
         message.contains("not supported") || message.contains("unsupported")

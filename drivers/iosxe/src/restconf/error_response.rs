@@ -76,7 +76,7 @@ impl ErrorResponse {
         }
     }
 
-    /// Returns only the status, for the errors of reads. These errors are shown in the status of a node and of its
+    /// Returns only the HTTP status, for the errors of reads. These errors are shown in the status of a node and of its
     /// `CiscoDevice`, and the author of a `CiscoDevice` may name the address of another server, whose response must not
     /// be disclosed there. The log contains the message at the level `debug`.
     pub(super) fn status_only(&self) -> String {

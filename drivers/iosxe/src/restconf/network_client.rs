@@ -46,13 +46,14 @@ pub(crate) trait NetworkClient: Send + Sync {
 pub(crate) struct RequestFailure {
     /// The error with its reason, for the caller of the driver.
     pub(crate) error: Box<DriverError>,
-    /// The message of the device, if it understood and refused the request; `None` for any other failure.
+    /// The error response of the device in words, for a read only its HTTP status; `None` for any other failure, a refused log-in, or a
+    /// resource that the device does not serve.
     pub(crate) device_text: Option<String>,
     /// `true` if the request reached the device, which did not answer within the time limit.
     pub(crate) timed_out: bool,
 }
 
-/// The source of the error of a request that reached the device and was not answered within the time limit.
+/// The cause (`Error::source`) in the error of a request that reached the device and was not answered within the time limit.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer in time")]
 pub(crate) struct NoAnswer;

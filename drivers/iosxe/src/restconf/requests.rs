@@ -89,8 +89,8 @@ impl NetworkClient for Restconf {
 }
 
 impl Restconf {
-    /// Reads a resource, with an optional query. Returns `None` if the device says that nothing is
-    /// there. A resource that it does not serve is an error, which does not mean that nothing is there.
+    /// Reads a resource, with an optional query. Returns the body of the response; `None` if the resource has no data. Returns an error
+    /// if the device does not serve the resource, which does not mean that there is no data.
     async fn read(
         &self,
         path: &'static str,

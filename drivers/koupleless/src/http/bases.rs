@@ -20,7 +20,7 @@ const MAX_NEW_AT_ADDRESS: usize = 256;
 pub(super) struct Bases {
     limit: usize,
     by_id: HashMap<NodeId, Base>,
-    /// The number of new bases at each IP address since this time, at most [`CLAIM`] ago.
+    /// For each IP address, the time at which counting began, at most [`CLAIM`] ago, and the number of new bases since then.
     new: HashMap<IpAddr, (Instant, usize)>,
 }
 
@@ -122,8 +122,9 @@ impl Bases {
         }
     }
 
-    /// Records that a node exists for a base. `address` comes from the Node object. At the first call it replaces another IP address that has
-    /// reported with this id, since anybody can report; not if another base is there by now. Returns `true` if it replaced an address.
+    /// Records that a node exists for the base `id`, with `address` in its Node object. The base is called there if no address of it is
+    /// known or, at the first call, in place of a known address with another IP address, since anybody can report with this id; not if
+    /// another base has reported or answered there within the time [`CLAIM`]. Returns `true` if it replaced an address.
     pub(super) fn start(&mut self, id: &NodeId, address: Option<SocketAddr>, now: Instant) -> bool {
         let is_taken = |address: &SocketAddr| {
             self.by_id.iter().any(|(other, base)| {

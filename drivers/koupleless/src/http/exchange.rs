@@ -34,14 +34,17 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// The number of probes without an answer after which the connection ends.
 const PROBES: u32 = 3;
 
-/// The HTTP client of all bases. It follows no redirect, repeats no request, and keeps no connection, since Arklet closes each of them after
-/// its response.
+/// The HTTP client of all bases. It follows no redirect, repeats no request, and keeps no connection, since Arklet closes each of them
+/// after its response.
 #[derive(Debug)]
 pub(super) struct BaseClient {
-    /// The time limit of opening a connection; the others are those of a query, of a change, and of sending a change.
+    /// The time limit of opening a connection to a base.
     connect: Duration,
+    /// The time limit of a query, including its connection and response.
     query: Duration,
+    /// The time limit of a change (to load or unload a module), including its connection and response.
     operation: Duration,
+    /// The time within which a change is sent or given up, for the error message.
     send: Duration,
 }
 

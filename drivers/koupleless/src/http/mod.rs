@@ -79,8 +79,9 @@ impl HttpTunnel {
     }
 
     /// Starts a task that loads or unloads a module, and returns at once. The answer of the base or, without one, a failure arrives as a
-    /// report; once the node has stopped, nothing is sent or reported. Fails if the container names no module, if the address of the base is
-    /// not known, or if an operation on the module is in progress.
+    /// report; once the node has stopped, nothing is sent or reported. Fails if the tunnel does not run, if the container names no module,
+    /// if the address of the base is not known, if an operation on the module is in progress, or if too many modules of the base are being
+    /// changed.
     fn change(
         &self,
         command: ArkletCommand,
@@ -236,7 +237,8 @@ impl TunnelState {
         lock(&self.bases)
     }
 
-    /// Returns `true` if a base with this address may report from another one.
+    /// Returns `true` if `ip` is in one of the networks of the option `base_networks`, so that a base with this address may report from
+    /// another one.
     fn in_base_networks(&self, ip: IpAddr) -> bool {
         self.options.base_networks.iter().any(|network| network.contains(&ip))
     }

@@ -32,7 +32,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// than to process it.
 const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The number of connections that are accepted before other tasks, which serve them, may run. More from one address would close each other.
+/// The number of connections that are accepted before other tasks, which serve them, may run. If more than [`CONNECTIONS_PER_ADDRESS`] from
+/// one address were accepted at once, they would close each other.
 const BATCH: usize = CONNECTIONS_PER_ADDRESS / 2;
 
 /// The delay after a failure to accept a connection, for example because no file descriptor is free.

@@ -57,7 +57,7 @@ impl BaselineQueries {
     }
 }
 
-/// Asks the handler for the baseline of `base`, and queues the answer for publication to `topic`. Over MQTT 5, the broker drops the message
+/// Asks the handler for the baseline of `base`, and queues the answer for publication to `topic`. Over MQTT 5, the broker drops the answer
 /// if the base has not received it within `expiry`.
 async fn answer(
     client: &LinkClient,

@@ -90,7 +90,8 @@ pub(super) enum LinkEvent {
     Message { topic: Vec<u8>, payload: Vec<u8>, retained: bool },
 }
 
-/// Returns both ends of a new connection to the broker. Connects only when [`LinkEvents::next`] is called.
+/// Returns the client that queues requests to the broker, and the source of the events of the same connection. The connection is opened
+/// by the first call of [`LinkEvents::next`].
 pub(super) fn open(
     options: &MqttTunnelOptions,
     tls: Option<&Arc<ClientConfig>>,
@@ -134,8 +135,9 @@ pub(super) fn open(
 }
 
 impl LinkClient {
-    /// Queues a message with `QoS` 1 that is not retained. Over MQTT 5, the broker drops it after `expiry`. Fails if too many
-    /// requests wait.
+    /// Queues a message with `QoS` 1 that is not retained, and returns a handle that tells if the broker does not confirm it. Over MQTT 5,
+    /// the broker drops it after `expiry` (at least a second). Fails if [`WAITING_REQUESTS`] requests wait to be sent, or if the
+    /// [`LinkEvents`] of the connection were dropped.
     pub(super) fn publish(
         &self,
         topic: String,
@@ -159,7 +161,7 @@ impl LinkClient {
         }
     }
 
-    /// Requests to receive the messages of these topics, with `QoS` 1.
+    /// Queues the request to subscribe to these topic filters with `QoS` 1. The answer is an event: [`LinkEvent::Subscribed`].
     pub(super) async fn subscribe(&self, filters: Vec<String>) -> Result<(), LinkError> {
         match self {
             Self::V3(client) => {
@@ -173,7 +175,7 @@ impl LinkClient {
         }
     }
 
-    /// Ends the subscriptions to these topics.
+    /// Queues the request to end the subscriptions to these topic filters.
     pub(super) async fn unsubscribe(&self, filters: Vec<String>) -> Result<(), LinkError> {
         match self {
             Self::V3(client) => client.unsubscribe_many(filters).await.map_err(Into::into),
@@ -183,8 +185,9 @@ impl LinkClient {
 }
 
 impl LinkEvents {
-    /// Returns the next event. An error ends the connection; one is that nothing was sent or received for `limit`, which must be longer
-    /// than the keep-alive: a broker that does not read stops the keep-alive, too.
+    /// Waits for the next event of the connection, and returns it. After an error, the connection must be replaced. It is also an error if
+    /// nothing was sent or received for `limit`, because a broker that stops reading stops the keep-alive, too. `limit` must be longer than
+    /// the keep-alive.
     pub(super) async fn next(&mut self, limit: Duration) -> Result<LinkEvent, LinkError> {
         let stalled = |_: Elapsed| format!("no progress for {} s", limit.as_secs_f32());
         loop {

@@ -26,7 +26,7 @@ pub(super) const MAX_REPORT: usize = 1 << 20;
 /// report.
 const CLOCK_SKEWED: &str = "ClockSkewed";
 
-/// A report that is passed on to the handler.
+/// A parsed report of a base, with its content in the types that the virtual-node handler accepts.
 #[derive(Debug)]
 pub(super) enum BaseMessage {
     /// The base introduced itself, or announced that it ends.
@@ -53,7 +53,7 @@ struct ReportEnvelope<T> {
     data: T,
 }
 
-/// The content of a report that answers a command.
+/// The content of a report that answers a command to load or unload a module (`bizOperation`).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BizOperationResponse {
@@ -200,7 +200,7 @@ impl ReceivedReport<'_> {
     }
 }
 
-/// Returns the first 64 characters of a text of a base, without control characters.
+/// Returns the first 64 characters of a text of a base, with a space in place of each control character.
 fn quoted(text: &str) -> String {
     crate::wire::message(text).chars().take(64).collect()
 }

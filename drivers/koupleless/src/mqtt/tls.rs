@@ -14,8 +14,9 @@ use super::options::MqttTunnelOptions;
 /// The preparation of TLS, as errors name it.
 const STEP: &str = "prepare TLS to the broker";
 
-/// Builds the TLS configuration. The broker is always verified: by the CA certificates of the options, or those of the operating
-/// system.
+/// Builds the TLS configuration of the connection to the broker, which is always verified: by the CA certificates of the options, or those
+/// of the operating system. Fails if there are none, if a file of the options cannot be used, or if only one of `cert_file` and `key_file`
+/// is set.
 pub(crate) fn config(options: &MqttTunnelOptions) -> Result<ClientConfig, DriverError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(crypto::default_provider()))
         .with_safe_default_protocol_versions()

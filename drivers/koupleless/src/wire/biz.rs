@@ -11,7 +11,7 @@ use crate::module;
 /// The main class of the base itself, which older versions of Arklet list as a module.
 const BASE_MAIN_CLASS: &str = "embed main";
 
-/// A module of a base: `ArkBizInfo`, or `SimpleBiz` with its shorter keys.
+/// A module of a base, in either JSON form of Arklet: `ArkBizInfo`, or `SimpleBiz` with its shorter keys.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BizInfo {
@@ -61,15 +61,15 @@ impl StateRecord {
     }
 }
 
-/// Returns the statuses of the modules of a base. A module without a record of a state change gets the time `now`, that of the report. The base itself
-/// and modules with a malformed name or version are left out, because no container of a pod can be one of these.
+/// Returns the statuses of the modules of a base. A module without the time of a state change gets the time `now`, that of the report. The
+/// base itself and modules with a malformed name or version are left out, because no container of a pod can be one of these.
 pub(crate) fn statuses(modules: Vec<BizInfo>, now: Timestamp) -> Vec<ContainerStatusData> {
     modules.into_iter().filter_map(|module| status(module, now)).collect()
 }
 
-/// Converts a module that a base reports; `None` for the base itself and for a name or version that no pod can have. Without a record of a
-/// state change, the time of the change is `now`. An unknown state becomes [`ContainerState::Deactivated`], with its first 64 characters in the
-/// message: such a module is neither loaded nor unloaded while its pod exists.
+/// Converts a module that a base reports; `None` for the base itself and for a name or version that no pod can have. If no state change has
+/// a valid time, the time is `now`. An unknown state becomes [`ContainerState::Deactivated`], with its first 64 characters in the message:
+/// such a module is neither loaded nor unloaded while its pod exists.
 fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
     let base = info.main_class.as_deref() == Some(BASE_MAIN_CLASS);
     if base || !module::is_name(&info.biz_name) || !module::is_name(&info.biz_version) {

@@ -24,7 +24,8 @@ fn request() -> VifRequest {
     }
 }
 
-/// Returns the error of a call that changes the cloud, and of a call that only reads.
+/// Makes a call that changes the cloud and a call that only reads, and returns their errors. Panics if one of the calls succeeds, if an
+/// error does not name its request, or if the error of the reading call is ambiguous.
 async fn errors(client: &Client) -> [DriverError; 2] {
     let driver = client.driver("east".into());
     let changing = PodVifDriver::request_vif(&driver, &request()).await.unwrap_err();
@@ -36,7 +37,8 @@ async fn errors(client: &Client) -> [DriverError; 2] {
     [changing, reading]
 }
 
-/// Asserts that the error of a changing call is ambiguous, and that errors contain `detail`.
+/// Asserts that a call that changes the cloud and one that only reads fail with [`Reason::Unavailable`] and `detail`, and that only the
+/// error of the former is ambiguous.
 async fn assert_unknown(client: &Client, detail: &str) {
     let [changing, reading] = errors(client).await;
     assert!(changing.ambiguous(), "{changing}");

@@ -188,8 +188,8 @@ impl ServedCloud {
         Some(ObservedResource::new(ResourceKind::PublicIp, id.as_str(), owner, &resource))
     }
 
-    /// Executes `work`, and adds a log entry if it created, changed or released the resource that `look` returns before and after it. The
-    /// argument of `look` is `None` before the call, and the result of the call (if it succeeded) after it.
+    /// Executes `work`, a call of a driver, and adds a log entry if the call created, changed or released the resource whose state `look`
+    /// returns before and after it. The argument of `look` is the result of the call; `None` before the call, or if it failed.
     fn log_change<R>(
         &self,
         request_id: Option<String>,
@@ -235,7 +235,7 @@ fn first<T>(found: Result<Vec<Owned<T>>, DriverError>) -> Option<T> {
     Some(found.ok()?.into_iter().next()?.resource)
 }
 
-/// Converts pairs of an owner and a resource to [`Owned`] resources.
+/// Converts pairs of an owner (`None` for a resource without one) and a resource to [`Owned`] resources.
 fn owned<T>(found: Vec<(Option<Owner>, T)>) -> Vec<Owned<T>> {
     found.into_iter().map(|(owner, resource)| Owned { owner, resource }).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::{Owner, Uid};
 
-/// The creation, change or release of a resource by a call. A call that failed, or that had nothing to change, is not logged.
+/// The creation, change or release of a resource by a call. A call that changed nothing is not logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedEffect {
     /// The id that the client gave the request; `None` if it gave none. A [`Client`](super::Client) uses a random number, `-`, and the
@@ -25,7 +25,7 @@ pub struct LoggedEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectKind {
-    /// The resource was created.
+    /// The resource was created, or an owner adopted it.
     Created,
     /// The resource was changed.
     Changed,

@@ -56,7 +56,8 @@ impl Client {
         Ok(body)
     }
 
-    /// Returns the error of a request without a complete response.
+    /// Returns the error of a request without a complete response. It is ambiguous if the request changes something, unless no connection
+    /// could be established.
     fn unanswered(&self, step: CallStep, error: reqwest::Error) -> DriverError {
         let error = error.without_url();
         if error.is_connect() {

@@ -74,7 +74,7 @@ async fn clear_faults(State(cloud): Cloud) -> Json<()> {
     Json(())
 }
 
-/// Deserializes the JSON body of a request.
+/// Deserializes the JSON body of a request. The error is a response with the status 400.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, (StatusCode, String)> {
     serde_json::from_slice(body).map_err(|error| malformed(&error))
 }

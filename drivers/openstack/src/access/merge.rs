@@ -18,9 +18,9 @@ const PASSWORD: [&str; 2] = ["password", "password_file"];
 const SECRET: [&str; 2] = ["application_credential_secret", "application_credential_secret_file"];
 
 impl NeutronOptions {
-    /// Returns the options of `cloud`, which come from clouds.yaml, overridden by those of this section, and adds the locations of the
-    /// options that this section contains to `locations`. Of alternative options, such as `username` and `user_id`, one that this section
-    /// contains overrides all alternatives in `cloud`.
+    /// Returns the options of `cloud`, which come from clouds.yaml, overridden by those of this section, `[neutron]`, and adds the
+    /// locations of the options that this section contains to `locations`. Of alternative options, such as `username` and `user_id`, one
+    /// that this section contains overrides all alternatives in `cloud`.
     pub(super) fn merged_over(&self, mut cloud: Self, locations: &mut Locations) -> Self {
         macro_rules! override_with {
             ($($($option:ident)|+,)+) => {$(
@@ -53,9 +53,9 @@ impl NeutronOptions {
         Self { cloud: self.cloud.clone(), max_concurrency: self.max_concurrency, ..cloud }
     }
 
-    /// Returns an error with one problem for each login option of this section that has no part in the login `auth`. Without a login, all
-    /// are accepted. `overrides` is `true` if the section overrides the options of a cloud: an option that has no effect because of an
-    /// alternative, such as a name beside an id, is then an error too.
+    /// Returns an error with one problem for each login option of this section, `[neutron]`, that the login `auth` does not use. Without a
+    /// login, all are accepted. `overrides` is `true` if the section overrides the options of a cloud: an option that has no effect because
+    /// of an alternative, such as a name beside an id, is then an error too.
     pub(super) fn reject_unused(&self, auth: &Auth, overrides: bool) -> Result<(), AccessError> {
         let of = |resource: &DomainResource, options: [&'static str; 4]| {
             if overrides { options_of(resource, options) } else { options.to_vec() }
@@ -88,15 +88,15 @@ impl NeutronOptions {
         AccessError::check(unused.map(problem).collect())
     }
 
-    /// Returns the names of the options that this section contains.
+    /// Returns the names of the options that have a value.
     fn given(&self) -> Vec<String> {
         let Value::Object(options) = json!(self) else { return Vec::new() };
         options.into_iter().filter(|(_, value)| !value.is_null()).map(|(option, _)| option).collect()
     }
 }
 
-/// Returns the names of the options that identify a user or a project. The second argument contains the names of the options for the id,
-/// the name, the id of the domain and the name of the domain.
+/// Returns the names of those options that identify `resource`, a user or a project: the option for its id, or those for its name and its
+/// domain. The second argument contains the names of the options for the id, the name, the id of the domain and the name of the domain.
 fn options_of(
     resource: &DomainResource,
     [id, name, domain_id, domain_name]: [&'static str; 4],

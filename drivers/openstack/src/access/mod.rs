@@ -126,12 +126,12 @@ impl EndpointInterface {
     }
 }
 
-/// The endpoints that replace those of the catalogue. `None`: the endpoint of the catalogue is used.
+/// The endpoints that replace those of the Keystone catalogue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointOverrides {
-    /// The URL of Neutron.
+    /// The URL of Neutron; `None` for the endpoint of the catalogue.
     pub network: Option<Url>,
-    /// The URL of Octavia.
+    /// The URL of Octavia; `None` for the endpoint of the catalogue.
     pub load_balancer: Option<Url>,
 }
 

@@ -157,13 +157,13 @@ impl Resolver<'_> {
         Some(Auth::ApplicationCredential { url: url?, credential: credential?, secret: secret? })
     }
 
-    /// Returns the URL of Keystone from `auth_url`. A missing or invalid URL is a problem.
+    /// Returns the URL of Keystone from `auth_url`. If it is missing or invalid, adds a problem and returns `None`.
     fn keystone(&mut self) -> Option<Url> {
         let url = self.options.auth_url.as_ref();
         if url.is_none() { self.problem("auth_url", "is missing") } else { self.url("auth_url", url) }
     }
 
-    /// Returns the user who logs in, by id or by name and domain. A missing user is a problem.
+    /// Returns the user who logs in, by id or by name and domain. If the options name none, adds a problem and returns `None`.
     fn user(&mut self) -> Option<DomainResource> {
         let NeutronOptions { user_id, username, user_domain_id, user_domain_name, .. } = self.options;
         let domain = id_or_name(user_domain_id.as_ref(), user_domain_name.as_ref());
@@ -171,8 +171,8 @@ impl Resolver<'_> {
         user.or_else(|| self.problem("username", "is missing"))
     }
 
-    /// Returns the project for which the token is requested. A missing project is a problem, because Keystone then returns no service
-    /// catalogue.
+    /// Returns the project for which the token is requested. If the options name none, adds a problem and returns `None`, because without a
+    /// project, Keystone returns no service catalogue.
     fn scope(&mut self) -> Option<DomainResource> {
         let NeutronOptions { project_id, project_name, project_domain_id, project_domain_name, .. } =
             self.options;
@@ -182,7 +182,8 @@ impl Resolver<'_> {
         project.map(|key| in_domain(key, domain)).or_else(|| self.problem("project_name", missing))
     }
 
-    /// Returns the secret that one of two options contains: the text, or the file with the text. Both or neither are a problem.
+    /// Returns the secret that one of two options contains: the text, or the file with the text. If both or neither are set, adds a problem
+    /// and returns `None`.
     fn secret(
         &mut self,
         (name, text): (&str, Option<&Secret>),
@@ -199,8 +200,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Parses the URL of a service in an option; `None` without the option. A user, a password or a query is a problem, because a password
-    /// in a URL would end up in logs.
+    /// Parses the URL of a service in an option; `None` without the option. If the URL is invalid, or contains a user, a password or a
+    /// query, adds a problem and returns `None`: a password in a URL would end up in logs.
     fn url(&mut self, option: &str, text: Option<&String>) -> Option<Url> {
         let url =
             Url::parse(text?).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());

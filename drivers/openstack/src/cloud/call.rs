@@ -19,7 +19,7 @@ use crate::identity::Token;
 /// The time that is added to the timeout for each resource that a call creates. Neutron needs about 80 ms for a port.
 const TIMEOUT_PER_ITEM: Duration = Duration::from_millis(200);
 
-/// The maximum number of times that a list is read from its start, because its last item so far was deleted between two pages.
+/// The maximum number of attempts to read a list. It is read from its start again if its last item so far was deleted between two pages.
 const LIST_ATTEMPTS: usize = 4;
 
 /// An API call of a service, before it is sent.
@@ -126,7 +126,8 @@ impl<'s> ApiCall<'s> {
         Err(last.into_iter().fold(error, OpenStackError::because))
     }
 
-    /// Reads all pages of a list, whose first page has the query `first`. After an error, `self.query` is the query of the failed page.
+    /// Reads all pages of a list, whose first page has the query `first`. After the error of a
+    /// request, `self.query` is the query of the page that could not be read.
     async fn pages<T: DeserializeOwned>(
         &mut self,
         first: &QueryParameters,

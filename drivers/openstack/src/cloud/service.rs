@@ -81,14 +81,16 @@ impl Service {
         &self.cloud.services[self.kind as usize]
     }
 
-    /// Returns the URL of a path. It is below the endpoint in the options or, without one, the endpoint in the catalogue of `token`.
+    /// Returns the URL of a path. It is below the endpoint in the options or, without one, the endpoint in the catalogue of `token`. Fails
+    /// if neither contains a usable endpoint.
     pub(super) fn url(&self, token: &Token, step: StepName, path: &str) -> Result<Url> {
         let base = self.endpoint(token, step)?;
         let (version, prefix) = self.kind.path();
         Ok(url_below(&base, version, &format!("{prefix}{path}")))
     }
 
-    /// Returns the URL of the list of the API versions of the service.
+    /// Returns the URL of the list of the API versions of the service. Fails if neither the options nor the catalogue of `token` contains a
+    /// usable endpoint.
     pub(super) fn root(&self, token: &Token, step: StepName) -> Result<Url> {
         Ok(service_root(&self.endpoint(token, step)?))
     }

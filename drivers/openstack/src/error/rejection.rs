@@ -13,7 +13,7 @@ const MAX_TEXT: usize = 300;
 pub struct Rejection {
     /// The HTTP status.
     pub status: u16,
-    /// The error type, from `NeutronError.type` in responses of Neutron; `None` for other services, which have no types.
+    /// The error type, from `NeutronError.type` in responses of Neutron; `None` if there is none, as in all responses of other services.
     pub kind: Option<String>,
     /// The error message of the service as one line, truncated to 300 characters. It may be empty.
     pub message: String,
@@ -108,7 +108,7 @@ struct KeystoneErrorBody {
     message: String,
 }
 
-/// Returns the text of an HTML page, without its tags.
+/// Returns the text in the first 2400 characters of an HTML page, without the tags.
 fn without_tags(html: &str) -> String {
     let mut text = String::new();
     let mut in_tag = false;

@@ -198,7 +198,8 @@ fn lost(otherwise: Loss) -> impl FnOnce(reqwest::Error) -> (Loss, Option<reqwest
     }
 }
 
-/// Returns the error of a request without a complete response.
+/// Returns the error of a request without a complete response. It is ambiguous unless the request is idempotent, or no connection could be
+/// established.
 fn unanswered(request: &HttpRequest<'_>, loss: Loss, source: Option<reqwest::Error>) -> OpenStackError {
     let (host, service) = (host(&request.url), request.service);
     let text = match loss {

@@ -31,7 +31,7 @@ pub enum CloudError {
     NotPem {
         /// The file.
         path: PathBuf,
-        /// The cause; `None` if the file has no part in PEM form at all.
+        /// The cause; `None` if it is a file of CA certificates that contains no certificate in PEM form.
         #[source]
         source: Option<reqwest::Error>,
     },

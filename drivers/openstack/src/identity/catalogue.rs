@@ -33,7 +33,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the region of the endpoint, in the field of newer or of older catalogues.
+    /// Returns the region of the endpoint, from the field of newer or of older catalogues; empty if it has none.
     fn region(&self) -> &str {
         self.region_id.as_deref().or(self.region.as_deref()).unwrap_or_default()
     }
@@ -65,7 +65,7 @@ impl Catalogue {
         url.ok_or_else(|| format!("the catalogue of the cloud has no usable URL for {wanted}"))
     }
 
-    /// Returns the names of up to 20 endpoints, for an error message.
+    /// Returns a text that names up to 20 endpoints by service type, interface and region, for an error message.
     fn endpoints(&self) -> String {
         let names = self.0.iter().flat_map(|service| {
             let name = |endpoint: &Endpoint| {

@@ -26,8 +26,8 @@ impl SecretReader {
         self.read(move || secret.reveal()).await
     }
 
-    /// Runs `read` in a thread for blocking work, for at most [`FILE_TIMEOUT`]. A read that hangs, as on a network file system, is waited for
-    /// again by the next call, so that at most one thread hangs.
+    /// Runs `read` in a thread for blocking work, and waits for it for at most [`FILE_TIMEOUT`]. If it hangs, as on a network file system,
+    /// the next call waits for it again instead of running its own `read`, so that at most one thread hangs.
     async fn read(
         &mut self,
         read: impl FnOnce() -> io::Result<String> + Send + 'static,

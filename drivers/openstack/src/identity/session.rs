@@ -130,7 +130,7 @@ impl KeystoneSession {
         }
     }
 
-    /// Returns the current token if it is another one than `token`: another call has renewed it meanwhile.
+    /// Returns the current token if another call has replaced `token` meanwhile; `None` if `token` still is the current one.
     fn newer(&self, token: &Arc<Token>) -> Option<Arc<Token>> {
         self.current().filter(|current| !Arc::ptr_eq(current, token))
     }

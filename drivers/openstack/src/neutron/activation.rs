@@ -66,8 +66,8 @@ pub(crate) struct RepairState {
     complete: bool,
 }
 
-/// Pauses after each poll of several ports, so that polls do not delay the creation of ports. In spite of a pause, a port is polled as soon
-/// as a quarter of the time from the start of its activation to the start of the pause has passed since its last poll.
+/// The pauses after polls of several ports, so that polls do not delay the creation of ports. In spite of a pause, a port is polled as soon
+/// as a quarter of the time from the start of its activation to the start of the pause (from 50 ms to 10 s) has passed since its last poll.
 #[derive(Debug, Default)]
 pub(crate) struct PortPacing {
     /// The start and the end of the last pause between polls; `None` before the first.

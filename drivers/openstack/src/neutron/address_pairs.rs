@@ -73,8 +73,8 @@ impl AddressPairs {
         }
     }
 
-    /// Makes all of these edits of a port by one read and one update. Neutron rejects the update if the port was changed or deleted between the
-    /// two. In that case both are repeated, up to the maximum number of attempts.
+    /// Makes all of these edits of a port by one read and one update. Neutron rejects the update if the port was changed or deleted between
+    /// the two. In that case both are repeated, up to the maximum number of attempts.
     async fn attempt(&self, port: &PortId, edits: &[Edit]) -> DriverResult<()> {
         let id = port.as_str().into();
         let mut attempts = self.attempts.get();

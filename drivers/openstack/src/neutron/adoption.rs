@@ -112,7 +112,8 @@ impl MarkedPorts {
         Ok(self.neutron.delete_pod_port(DELETE, id, None).await?)
     }
 
-    /// Reads a port in the projects of the configuration. Returns `None` if it does not exist or `id` does not have the form of an id.
+    /// Reads a port. Returns `None` if it does not exist or is not in the projects of the configuration, or if `id` does not have the form
+    /// of an id.
     async fn read(&self, step: StepName, id: &VifId) -> DriverResult<Option<PortBody>> {
         if !is_well_formed(id.as_str()) {
             return Ok(None);

@@ -57,7 +57,8 @@ impl NeutronApi {
         Ok(ports)
     }
 
-    /// Returns the request for a new port, without its tags if Neutron does not accept them in that request.
+    /// Returns `port` as the body of a creation request contains it: a copy, without its tags if Neutron does not accept tags in that
+    /// request.
     async fn body(&self, port: &NewPort) -> Result<NewPort> {
         let tags = if self.tags_new_ports().await? { port.tags.clone() } else { Vec::new() };
         Ok(NewPort { tags, ..port.clone() })
@@ -174,7 +175,7 @@ impl NeutronApi {
         call.json(&json!({ "sub_ports": subports })).items(subports.len()).done().await
     }
 
-    /// Returns the default security group of a project, or an empty list if the user may not see it.
+    /// Returns the default security group of a project, or an empty list if staffetta's OpenStack user may not see it.
     pub(crate) async fn default_group(&self, step: StepName, project: &str) -> Result<Vec<SecurityGroupId>> {
         /// The id of a security group, in a response that contains nothing else of it.
         #[derive(Deserialize)]

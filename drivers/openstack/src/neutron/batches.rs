@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// Names the bulk requests of this process and remembers which of them are in flight. No other process uses
-/// the same names.
+/// The registry of the bulk requests by which this process creates pooled ports. It gives each a name that no other process uses, and
+/// records which of them are in flight.
 #[derive(Debug)]
 pub(super) struct BatchRegistry {
     /// The random name of this process, with which the names of its requests begin.

@@ -22,8 +22,8 @@ const GROUPS: StepName = "change the security groups of a port";
 const MAX_BATCH: usize = 100;
 
 /// Creates up to `count` ports. `create` makes one request for the given number of ports, and creates all of them or none. Requests have at
-/// most 100 ports. If the first request succeeds, no other is made, and the caller calls again for the rest. If a quota or the subnet does
-/// not have enough room, the number is halved, down to one, so that few requests create as many ports as possible.
+/// most 100 ports. If the first request succeeds, no other is made, and the caller calls again for the ports that are still missing. If a
+/// quota or the subnet does not have enough room, the number is halved, down to one, so that few requests create as many ports as possible.
 pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
     count: usize,
     create: impl Fn(usize) -> F,

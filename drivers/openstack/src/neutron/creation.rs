@@ -15,7 +15,8 @@ use crate::lock::lock;
 
 /// The maximum number of ports that one call creates. Neutron needs a few seconds for a call of this size.
 const MAX_BATCH: usize = 50;
-/// Up to this number of waiting ports are requested by one call instead of several.
+/// The minimum number of ports in a batch, unless fewer are waiting: up to this number of waiting ports are requested by one call instead
+/// of several.
 const MIN_BATCH: usize = 8;
 /// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight. A batch makes
 /// up to two calls at a time, so at most half of the calls are creations of ports.
@@ -27,7 +28,7 @@ const STEP: &str = "create a port";
 /// The result of the creation of one port.
 type Created = Result<PortBody>;
 
-/// Creates ports. Each caller waits for its own port.
+/// A creator of the ports of pods. Each caller waits for its own port.
 ///
 /// While few calls are in flight, a port is requested at once. Later ports wait and share the next bulk call, which takes Neutron about
 /// half as long per port as single calls. A call goes on if one of its callers is cancelled, so that no port of another caller is created
@@ -45,7 +46,7 @@ pub(crate) struct PortCreator {
 #[derive(Debug, Default)]
 struct CreationQueue {
     waiting: VecDeque<PendingPort>,
-    /// The number of batches in flight.
+    /// The number of batches of ports in flight, each of which makes one or two calls at a time.
     calls: usize,
 }
 
@@ -120,8 +121,8 @@ impl PortCreator {
         }
     }
 
-    /// Creates each port by a call of its own, so that only the caller of an invalid port gets the error. An error because a quota or a
-    /// subnet is exhausted is also that of the following ports with the same project and subnets, which are not requested.
+    /// Creates each port by a call of its own, so that only the caller of an invalid port gets the error. After an error because a quota or
+    /// a subnet is exhausted, the ports with the same project and subnets are not requested any more: their callers get the same error.
     async fn create_each(&self, batch: Vec<PendingPort>) {
         let exhausted = Mutex::new(Vec::<(NewPort, OpenStackError)>::new());
         let create = async |(port, caller, log): PendingPort| {
@@ -145,13 +146,14 @@ impl PortCreator {
     }
 }
 
-/// Returns `true` if a quota or a subnet is exhausted, so that a request for fewer ports may succeed.
+/// Returns `true` if a request for ports was rejected because a quota or a subnet is exhausted, so that a request for fewer may succeed.
+/// Returns `false` if the error is ambiguous.
 pub(super) fn has_no_room(error: &DriverError) -> bool {
     matches!(error.reason(), Reason::Quota | Reason::NoAddress) && !error.ambiguous()
 }
 
-/// Returns the number of ports in the next call: an equal share of the waiting ports for each call, but at least [`MIN_BATCH`] (or all that
-/// wait, if they are fewer) and at most [`MAX_BATCH`].
+/// Returns the number of ports in the next call while `waiting` ports wait: an equal share of them for each of `calls` calls, but at least
+/// [`MIN_BATCH`] (or all that wait, if they are fewer) and at most [`MAX_BATCH`].
 fn batch_size(waiting: usize, calls: usize) -> usize {
     waiting.div_ceil(calls.max(1)).clamp(MIN_BATCH, MAX_BATCH).min(waiting)
 }
@@ -175,7 +177,7 @@ fn distribute(batch: Vec<PendingPort>, mut created: Vec<PortBody>) {
     }
 }
 
-/// Returns the ambiguous error of a port whose creation no response confirms.
+/// Returns the error of a port whose creation no response confirms. It is ambiguous: the port may have been created.
 fn unanswered(reason: &str) -> OpenStackError {
     OpenStackError::unavailable(STEP, reason).maybe_applied(true)
 }

@@ -60,8 +60,8 @@ impl NestedVlanDriver {
         self.ports.delete_all(ids.iter().cloned()).await
     }
 
-    /// Lists the ports with the ownership mark of this cluster that are to be subports, or only those of `owner`, with the VLAN ids of those
-    /// that are on their trunks. The VLAN ids in the marks of the others are reserved.
+    /// Lists the ports whose ownership mark names this cluster and a trunk, or only those of `owner`. The map contains the VLAN ids of all
+    /// subports of these trunks. Reserves the VLAN ids in the marks of the listed ports that are not subports yet.
     async fn subports(&self, owner: Option<&Owner>) -> DriverResult<(Vec<MarkedPort>, HashMap<VifId, u16>)> {
         let mut marked = self.ports.marked(owner).await?;
         marked.retain(|(mark, _)| mark.trunk().is_some());
@@ -266,8 +266,8 @@ impl BulkVifDriver for NestedVlanDriver {
     }
 }
 
-/// Returns the attachment of a port. `vlans` are the VLAN ids of the ports that are on their trunks. Any other port is to be added with the
-/// VLAN id in its mark, or gets 0 if the mark names none.
+/// Returns the attachment of a port as a subport, with its VLAN id in `vlans`, which contains the subports of the trunks. A port that
+/// `vlans` does not contain gets the VLAN id in its ownership mark, or 0 if the mark names none.
 fn attachment((mark, port): &MarkedPort, vlans: &HashMap<VifId, u16>) -> PortAttachment<'static> {
     let reserved = mark.trunk().and_then(|(_, vlan)| vlan);
     PortAttachment::Vlan(vlans.get(&port.id).copied().or(reserved).unwrap_or_default())

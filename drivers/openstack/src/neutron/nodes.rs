@@ -47,7 +47,8 @@ impl<T> NodePorts<T> {
         self.cache.remove(&host);
     }
 
-    /// Finds the port of the node at `host`: the only port with this address in the subnets of nodes.
+    /// Finds the port of the node at `host`: the only port with this address in the subnets of nodes. If there is none, or more than one,
+    /// the error is [`Reason::NotFound`].
     async fn find(&self, host: IpAddr) -> DriverResult<PortBody> {
         let subnets = self.subnets.iter().map(|subnet| format!("subnet_id={subnet}"));
         let filter: Vec<_> =

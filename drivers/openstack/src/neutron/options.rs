@@ -25,7 +25,7 @@ impl Default for PodVifNestedOptions {
     }
 }
 
-/// Options of all ports that these drivers create, from several sections of the configuration.
+/// Options of all ports that the drivers of pod VIFs create in Neutron, from several sections of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOptions {
     /// The Open vSwitch bridge of ports whose binding in Neutron does not name one.

@@ -56,11 +56,13 @@ pub struct MarkedPorts {
     creator: PortCreator,
     /// The bulk requests of this process that create pooled ports.
     pub(super) batches: BatchRegistry,
-    /// Lets simultaneous calls that list the ports of single pods share requests. The question of a call is the UID of the pod.
+    /// The coalescer of calls that list the ports of single pods: simultaneous calls share requests. The question of a call is the UID of
+    /// the pod.
     lists: Coalescer<Uid, DriverResult<Vec<MarkedPort>>>,
-    /// Lets simultaneous calls of several drivers that list all ports share requests.
+    /// The coalescer of calls that list all ports of this cluster: simultaneous calls of several drivers share requests.
     full_lists: Coalescer<(), DriverResult<Vec<MarkedPort>>>,
-    /// Lets simultaneous calls that list the ports of Kuryr share requests. The question of a call is the `device_owner` of the ports.
+    /// The coalescer of calls that list the ports of Kuryr: simultaneous calls share requests. The question of a call is the `device_owner`
+    /// of the ports.
     pub(super) kuryr_lists: Coalescer<&'static str, DriverResult<Vec<PortBody>>>,
     /// The cached default security group of each project.
     default_groups: Cached<ProjectId, Vec<SecurityGroupId>>,
@@ -252,8 +254,8 @@ impl MarkedPorts {
         existing.collect()
     }
 
-    /// Returns the default security group of a project, or an empty list if the user may not see it, as in another project. The result is
-    /// cached for five minutes.
+    /// Returns the default security group of a project, or an empty list if staffetta's OpenStack user may not see it, as in another
+    /// project. The result is cached for five minutes.
     pub(super) async fn default_groups(
         &self,
         step: StepName,

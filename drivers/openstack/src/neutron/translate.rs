@@ -38,7 +38,7 @@ pub(crate) enum BindingStatus {
     Unbound,
     /// No mechanism driver of Neutron could bind the port on its host.
     Failed,
-    /// The user may not see the binding.
+    /// Neutron does not show the binding to staffetta's OpenStack user.
     Hidden,
 }
 

@@ -28,7 +28,8 @@ const BIND: StepName = "bind a port on the node";
 pub struct NeutronVifDriver {
     ports: Arc<MarkedPorts>,
     activations: Arc<Activations>,
-    /// Lets simultaneous reads of ports that were still unbound in the response that created them share requests.
+    /// The coalescer of second reads, of ports that were still unbound in the response to their creation: simultaneous reads share
+    /// requests.
     reads: Arc<Coalescer<VifId, DriverResult<Option<PortBody>>>>,
 }
 
@@ -70,8 +71,8 @@ impl NeutronVifDriver {
         result
     }
 
-    /// Returns a new port with its binding. The port is read again if it was still unbound in the response that created it. If Neutron has
-    /// not bound it by then, or could not bind it, returns an error.
+    /// Returns a new port with its binding. The port is read again if it was still unbound in the response to its creation. If Neutron has
+    /// not bound it by then, or could not bind it, returns an error. A binding that Neutron does not show is no error.
     async fn bound(&self, mut port: PortBody) -> DriverResult<PortBody> {
         if BindingStatus::of(&port) == BindingStatus::Unbound {
             let read = self.reads.call(port.id.clone(), |ids| self.read(ids)).await?;

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 /// The VLAN ids that IEEE 802.1Q does not reserve.
 pub(crate) const VLANS: RangeInclusive<u16> = 1..=4094;
 
-/// The VLAN ids of one trunk. The id of a deleted subport is used again only when no other id is free, so that the node has no packets of its
-/// former user left.
+/// The VLAN ids of one trunk. New subports get ascending free ids, from 1 again after 4094, so that the id of a deleted subport is usually
+/// used again late, when the node has no packets of its former user left.
 #[derive(Debug)]
 pub(crate) struct VlanPool {
     /// The ids of the subports that Neutron listed, and of those that this process added since. Some of them may have been deleted since.

@@ -8,15 +8,15 @@ use staffetta_driver::{ClusterId, NetworkId, ProjectId, SecurityGroupId, Subnet,
 use crate::mark::PortMark;
 use crate::text::or_default;
 
-/// The `device_owner` of the ports that these drivers create. The prefix `compute:` is common to all ports of virtual machines. The drivers
-/// do not use `compute:kuryr`, because Kuryr deletes ports with that `device_owner` that lack Kuryr's own tags.
+/// The `device_owner` of the ports that staffetta creates for pods and pools. The prefix `compute:` is common to all ports of virtual
+/// machines. The value is not `compute:kuryr`, because Kuryr deletes ports with that `device_owner` that lack Kuryr's own tags.
 pub(crate) const DEVICE_OWNER: &str = "compute:staffetta";
 /// The `device_owner` that Neutron gives to subports.
 pub(crate) const SUBPORT_OWNER: &str = "trunk:subport";
 /// The `device_owner` of Kuryr's ports.
 pub(crate) const KURYR_OWNER: &str = "compute:kuryr";
 
-/// A port in a response. Fields that were not requested, or that the user may not see, are empty.
+/// A port in a response of Neutron. Fields that were not requested, or that staffetta's OpenStack user may not see, are empty.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PortBody {
@@ -44,7 +44,7 @@ pub(crate) struct PortBody {
     /// The node on which Neutron binds the port, or an empty string without one.
     #[serde(rename = "binding:host_id", deserialize_with = "or_default")]
     pub(crate) host: String,
-    /// The result of the binding, such as `ovs`, `unbound` or `binding_failed`. `None` if the user may not see it.
+    /// The result of the binding, such as `ovs`, `unbound` or `binding_failed`. `None` if staffetta's OpenStack user may not see it.
     #[serde(rename = "binding:vif_type")]
     pub(crate) vif_type: Option<String>,
     /// Details of the binding, for the switch of the node.

@@ -16,7 +16,8 @@ use crate::text::{is_well_formed, without_nulls};
 
 const ADOPT: StepName = "adopt a load balancer";
 
-/// Lists load balancers, and gives those that Kuryr created the ownership mark of this cluster.
+/// A client that lists the load balancers in the projects of the configuration, and adopts those without an ownership mark, such as
+/// Kuryr's: it gives them the mark of this cluster.
 #[derive(Debug)]
 pub(crate) struct LoadBalancerAdoption {
     octavia: OctaviaApi,

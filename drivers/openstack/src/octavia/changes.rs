@@ -41,8 +41,9 @@ impl ListenerDriver for LbaasV2Driver {
 }
 
 impl LbaasV2Driver {
-    /// Makes the first change that brings a listener closer to its spec: its settings, then its pool, the settings of the pool, and the
-    /// health monitor of the pool. Returns the listener after that change. Members are not compared.
+    /// Makes the first of these changes that brings a listener closer to its spec: its settings, then its pool, the settings of the pool,
+    /// and the health monitor of the pool. Returns the listener after that change, or the same listener if none is necessary. Members are
+    /// not compared.
     async fn update_listener(
         &self,
         load_balancer: &LoadBalancer,
@@ -77,8 +78,9 @@ impl LbaasV2Driver {
         Ok(listener)
     }
 
-    /// Deletes the pool of a listener, or a listener that has no pool. Returns the part of the listener that remains, which the next call
-    /// deletes as soon as the load balancer accepts another change.
+    /// Deletes the pool of a listener, or a listener that has no pool. Returns the listener without its pool if the pool was deleted: the
+    /// next call deletes the listener, as soon as the load balancer accepts another change. Returns `None` if the listener was deleted or
+    /// did not exist, or if its ids or those of its pool are malformed.
     async fn release(
         &self,
         load_balancer: &LoadBalancer,
@@ -102,7 +104,8 @@ impl LbaasV2Driver {
     }
 
     /// Replaces the members of a listener's pool. The ids of members are read again only if a member is new. Octavia never changes the
-    /// subnet of a member, so a member whose subnet differs is only removed by this call, and is missing in the result.
+    /// subnet of a member, so a member whose subnet differs is only removed by this call, and is missing in the result. Without a listener
+    /// or its pool, the error is [`Reason::NotFound`].
     async fn set_members(
         &self,
         load_balancer: &LoadBalancer,

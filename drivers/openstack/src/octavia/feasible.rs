@@ -15,9 +15,8 @@ const OVN: &str = "ovn";
 const MAX_TIMEOUT_MS: u32 = 24 * 24 * 60 * 60 * 1000;
 /// The shortest interval of UDP health checks that Octavia accepts by default, in seconds.
 const MIN_UDP_DELAY_S: u32 = 3;
-/// The default timeout of session affinity in Kubernetes, in seconds. If the cloud does not support timeouts,
-/// the loss of this one is not reported, since it may not be the user's choice. A shorter or longer timeout
-/// is the user's choice, and its loss is reported.
+/// The default timeout of session affinity in Kubernetes, in seconds. It is removed from TCP listeners without a report, since it may not
+/// be the user's choice. A shorter or longer timeout is the user's choice, and its removal is reported.
 const DEFAULT_AFFINITY_S: u32 = 10_800;
 
 /// The options of the driver by which it completes the spec of a load balancer.

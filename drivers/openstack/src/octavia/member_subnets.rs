@@ -9,13 +9,13 @@ use super::options::MemberMode;
 use crate::error::DriverResult;
 use crate::placement::{Namespaces, Subnets};
 
-/// Finds the subnet through which a load balancer reaches a member, according to the member mode.
+/// The parameters by which the driver finds the subnet through which a load balancer reaches a member.
 pub struct MemberSubnets {
     /// The path from load balancers to pods.
     pub mode: MemberMode,
     /// The subnet of pods whose namespace has no network, if there is one.
     pub pods: Option<SubnetId>,
-    /// Reads the subnets from Neutron.
+    /// The reader of subnets in Neutron, with a cache.
     pub subnets: Arc<Subnets>,
     /// The namespaces of the Kubernetes cluster, whose annotations contain the ids of their subnets.
     pub namespaces: Arc<Namespaces>,

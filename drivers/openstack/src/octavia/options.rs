@@ -32,9 +32,9 @@ pub struct OctaviaDefaults {
 /// The path from load balancers to pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MemberMode {
-    /// By an interface in the subnet of the pod.
+    /// The load balancer reaches a pod by an interface of its own in the subnet of the pod.
     L2,
-    /// By the router of the virtual address.
+    /// The load balancer reaches a pod by the router of the virtual address.
     #[default]
     L3,
 }

@@ -47,9 +47,9 @@ pub(super) enum ProvisioningOperation {
     Delete,
 }
 
-/// Limits the creation requests of each project, and polls less often during a bulk creation, when Octavia is busy. The load balancers of a
-/// bulk creation are polled together. The time between two of their polls is as long as the bulk creation had lasted at the first of the
-/// two, from 2 s to 30 s. Updates and deletions are not delayed.
+/// The limit of the creation requests in each project, and the lower frequency of polls during a bulk creation, when Octavia is busy. The
+/// load balancers of a bulk creation are polled together. The time between two of their polls is as long as the bulk creation had lasted at
+/// the first of the two, from 2 s to 30 s. Updates and deletions are not delayed.
 #[derive(Debug, Default)]
 pub(super) struct LoadBalancerPacing {
     /// The number of creation requests in flight for each project that has any.

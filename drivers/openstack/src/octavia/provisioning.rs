@@ -17,7 +17,7 @@ use crate::poll::{Pacing, PollState, Poller};
 const FIELDS: &str = "id provisioning_status";
 const STEP: &str = "read the status of a load balancer";
 
-/// Polls the provisioning status of load balancers, and sends the calls that change a load balancer unless it is busy.
+/// A poller of the provisioning status of load balancers, which also sends the calls that change a load balancer, unless it is busy.
 #[derive(Debug)]
 pub(super) struct ProvisioningPoller {
     octavia: OctaviaApi,
@@ -106,8 +106,9 @@ impl ProvisioningPoller {
         if awaited { ready(self.state(id).await?, id, step) } else { Ok(()) }
     }
 
-    /// Converts the error of a rejected change. If the load balancer is immutable, the returned error contains its status and a retry
-    /// delay.
+    /// Converts the error of a rejected change. If Octavia rejected it because the load balancer is immutable, reads its status: if the
+    /// load balancer is busy or has just become ACTIVE, the returned error has a retry delay; otherwise it says that the load balancer
+    /// failed or does not exist any more, or is the error of the read.
     pub(super) async fn explain(
         &self,
         id: &LoadBalancerId,

@@ -151,8 +151,9 @@ impl LbaasV2Driver {
         Ok(())
     }
 
-    /// Combines listeners with their pools, monitors and cached members. If members were changed since they were read, the next read shows
-    /// the change.
+    /// Combines listeners with their pools, monitors and cached members. If the cached members are not those whose ids the pool contains,
+    /// because members were changed meanwhile or are being deleted, they are used nevertheless. The next call that reads the load balancer
+    /// reads them again if they still differ.
     fn assemble(
         &self,
         listeners: &[ListenerBody],
@@ -184,8 +185,8 @@ impl LbaasV2Driver {
         self.assemble(&body.listeners, &pools, &HashMap::new())
     }
 
-    /// Lists the health monitors of these pools, by their ids. Monitors cannot be listed by load balancer, so those of the whole project
-    /// are listed.
+    /// Returns a map from ids to health monitors that contains at least those of these pools. Monitors cannot be listed by load balancer,
+    /// so those of the project in `scope` are listed, or those of all projects if it names none. Sends no request if no pool has one.
     async fn monitors(&self, scope: &Filter, pools: &[PoolBody]) -> Result<HashMap<String, MonitorBody>> {
         if pools.iter().all(|pool| pool.healthmonitor_id.is_none()) {
             return Ok(HashMap::new());

@@ -103,7 +103,7 @@ pub(super) fn member(spec: &MemberSpec) -> Value {
     json!({ "name": text::name(&spec.name), "address": spec.ip, "protocol_port": spec.port, "subnet_id": spec.subnet })
 }
 
-/// Merges two JSON objects and removes members whose value is null. A member of `other` replaces the one of the same name.
+/// Merges two JSON objects and removes fields whose value is null. A field of `other` replaces the one of the same name.
 pub(super) fn merged(mut object: Value, other: Value) -> Value {
     if let (Value::Object(object), Value::Object(other)) = (&mut object, other) {
         object.extend(other);

@@ -17,7 +17,7 @@ const DEVICE_OWNER: &str = "staffetta:vip";
 /// The fields of a port that are read.
 const FIELDS: &str = "id project_id description fixed_ips";
 
-/// Creates, finds and deletes the ports of virtual addresses.
+/// A client that creates, finds and deletes the ports of the virtual addresses of load balancers in Neutron.
 #[derive(Debug)]
 pub(super) struct VipPorts {
     neutron: NeutronApi,
@@ -28,7 +28,7 @@ pub(super) struct VipPorts {
 }
 
 impl VipPorts {
-    /// Creates the part of the driver that manages the ports of virtual addresses in `cluster`.
+    /// Creates the client for the ports of virtual addresses with the ownership mark of `cluster`.
     pub(super) fn new(cloud: &Cloud, subnets: Arc<Subnets>, cluster: ClusterId) -> Self {
         Self { neutron: NeutronApi::new(cloud.network()), subnets, cluster, owners: ResourceIndex::default() }
     }

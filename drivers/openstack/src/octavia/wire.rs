@@ -92,7 +92,7 @@ pub(super) struct LoadBalancerBody {
     /// The tags, which repeat the ownership mark; empty in releases without tags.
     #[serde(deserialize_with = "or_default")]
     pub(super) tags: Vec<String>,
-    /// The provisioning status: `ACTIVE`, `ERROR`, or one that begins with `PENDING_`.
+    /// The provisioning status: `ACTIVE`, `ERROR`, `DELETED`, or one that begins with `PENDING_`.
     pub(super) provisioning_status: String,
     /// The virtual IP address.
     pub(super) vip_address: Option<IpAddr>,

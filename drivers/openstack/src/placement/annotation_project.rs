@@ -31,7 +31,8 @@ impl AnnotationProject {
     }
 
     /// Returns the project that the namespace `name` names in its annotation, or the default project. Fails with [`Reason::Awaited`] until
-    /// the watch has reported the namespace.
+    /// the watch has reported the namespace, and with [`Reason::Refused`] if both are missing, or if the annotation names a project that is
+    /// not allowed.
     fn of_namespace(&self, name: Option<&str>) -> DriverResult<ProjectId> {
         let name = name.unwrap_or_default();
         self.or_default(self.namespaces.project(name)?, name)

@@ -11,7 +11,8 @@ use staffetta_driver::{
     ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, SubnetId,
 };
 
-/// The defaults of pods and services in OpenStack. The names are those of kuryr.conf.
+/// The defaults of pods and services in OpenStack. The names are those of the section `[neutron_defaults]` of kuryr.conf, except
+/// `projects` and `additional_subnets`, which Kuryr does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NeutronDefaults {

@@ -28,7 +28,7 @@ const SUBNET_TTL: Duration = Duration::from_secs(300);
 /// Subnets of Neutron by their ids.
 pub(crate) type SubnetMap = HashMap<SubnetId, Subnet>;
 
-/// Reads subnets and their networks from Neutron, and caches each for five minutes.
+/// A reader of subnets and their networks in Neutron, which caches each for five minutes.
 #[derive(Debug)]
 pub struct Subnets {
     network: Service,
@@ -134,7 +134,7 @@ impl Subnets {
 
 /// The driver `default` of pod subnets: one subnet for all pods.
 pub struct DefaultPodSubnets {
-    /// Reads the subnet from Neutron.
+    /// The reader of the subnet in Neutron, with a cache.
     pub subnets: Arc<Subnets>,
     /// The subnet of all pods.
     pub subnet: SubnetId,
@@ -153,7 +153,7 @@ impl PodSubnetsDriver for DefaultPodSubnets {
 
 /// The driver `namespace` of pod subnets: each pod is in the subnet of its namespace, which the handler `namespace` creates.
 pub struct NamespacePodSubnets {
-    /// Reads the subnets from Neutron.
+    /// The reader of the subnets in Neutron, with a cache.
     pub subnets: Arc<Subnets>,
     /// The namespaces of the Kubernetes cluster, whose annotations contain the ids of their subnets.
     pub namespaces: Arc<Namespaces>,

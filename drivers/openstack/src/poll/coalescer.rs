@@ -7,8 +7,9 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::lock::lock;
 
-/// Joins calls: at most one request is in flight, and all calls that arrive during it share the next one. Each call has a question of the
-/// type `Q` and gets an answer of the type `A`. Before a request starts, other tasks that can run get a turn, so that their calls share it.
+/// A coalescer of calls: at most one request is in flight, and all calls that arrive during it share the next one. Each call has a question
+/// of the type `Q` and gets an answer of the type `A`. Before a request starts, other tasks that can run get a turn, so that their calls
+/// share it.
 #[derive(Debug)]
 pub(crate) struct Coalescer<Q, A> {
     /// The questions of the next request, each with the channel that takes its result.

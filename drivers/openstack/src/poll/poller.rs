@@ -13,7 +13,7 @@ use super::schedule::{Pacing, PollSchedule, PollState};
 use crate::error::{DriverResult, Result};
 use crate::lock::lock;
 
-/// Polls the status of resources, with one request in flight, at the times that a [`PollSchedule`] determines.
+/// A poller of the status of resources, with at most one request in flight, at the times that a [`PollSchedule`] determines.
 #[derive(Debug)]
 pub(crate) struct Poller<K, P: Pacing> {
     schedule: Mutex<PollSchedule<K, P>>,

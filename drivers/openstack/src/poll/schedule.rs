@@ -12,7 +12,8 @@ pub(crate) const MAX_INTERVAL: Duration = Duration::from_secs(10);
 /// The time after which an entry is removed if no caller has asked for its resource.
 const EXPIRY: Duration = Duration::from_secs(20 * 60);
 
-/// The parameters of the [`PollSchedule`] of one kind of resource, ports or load balancers, and delays that depend on all of its entries.
+/// The parameters of the [`PollSchedule`] of one kind of resource, ports or load balancers, and the delays that depend on all entries of
+/// that schedule.
 pub(crate) trait Pacing: Debug + Default {
     /// The type of the final statuses of a resource. A resource that has one is not polled any more; a pending resource has none.
     type Status: Copy + Debug + PartialEq;
@@ -22,10 +23,12 @@ pub(crate) trait Pacing: Debug + Default {
     const MISSING: Self::Status;
     /// The shortest interval between two polls of a resource, and the delay before its first poll.
     const MIN_INTERVAL: Duration;
-    /// The time after a caller's last question about a resource during which polls that are due for other resources may include it.
+    /// The time during which a resource counts as awaited after a caller has asked for it: polls that are due for other resources may
+    /// include it.
     const INTEREST: Duration;
 
-    /// Adapts the delays to the current entries. Called after entries were added or a caller asked for one. Does nothing by default.
+    /// Adapts the delays to the current entries. Called after an entry was added, a caller asked for one, or a creation request was
+    /// admitted, queued or ended. Does nothing by default.
     fn update<'a>(&mut self, entries: impl Iterator<Item = &'a PollEntry<Self>>, now: Instant)
     where
         Self: 'a,
@@ -66,7 +69,7 @@ pub(crate) struct PollEntry<P: Pacing> {
     last_asked: Instant,
     /// The start of the last poll and its result: the final status, or `None` if the resource was pending.
     last_poll: Option<(Instant, Option<P::Status>)>,
-    /// Additional state, which the [`Pacing`] defines.
+    /// Additional state of the resource, of the type that the [`Pacing`] defines.
     pub(crate) context: P::Context,
 }
 

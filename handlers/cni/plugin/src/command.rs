@@ -11,11 +11,12 @@ use crate::message::{CniRequest, DEFAULT_SOCKET, MAX_MESSAGE, ValidAttachments};
 use crate::version::{VERSIONS, Version};
 use crate::{result, vif};
 
-/// The time limit of each read and write on the connection to the daemon, longer than the daemon waits for the VIF and its activation.
+/// The time limit of each read and write on the connection to the daemon, longer than the daemon can wait for the VIF and then for its
+/// activation (at most 85 s each).
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Runs the command that the environment names. `variable` returns a variable of the environment, `input` is the configuration. Returns
-/// the text for standard output; empty if the command prints nothing.
+/// Runs the CNI command that the variable `CNI_COMMAND` of the environment names. `variable` returns a variable of the environment, `input`
+/// is the configuration. Returns the text for standard output; empty if the command prints nothing.
 pub fn run(variable: impl Fn(&str) -> Option<String>, input: impl Read) -> Result<String, CniError> {
     let command = variable("CNI_COMMAND").unwrap_or_default();
     let configuration = read(input);

@@ -15,11 +15,13 @@ pub const FILE: &str = "05-staffetta.conflist";
 /// The file name of the plugin's program, by which a configuration list names the plugin.
 pub const PLUGIN: &str = "staffetta-cni";
 
-/// The reference plugins that get a capability, and its name: the runtime passes host ports and rates to no other plugin.
+/// The CNI reference plugins to which the configuration list gives a capability, each with the name of the capability. The runtime passes
+/// host ports and rates only to plugins with these capabilities.
 const CAPABILITIES: [(&str, &str); 2] = [("portmap", "portMappings"), ("bandwidth", "bandwidth")];
 
-/// Returns the configuration list for a daemon at `daemon`, with the plugins called `chained` after ours. Its version is 1.0.0, because
-/// containerd 1.6 knows no later one. It offers later ones only if ours is the only plugin: others may not know them.
+/// Returns the configuration list for a daemon at `daemon`, with the plugins called `chained` after ours. The CNI version of the list is
+/// 1.0.0, because containerd 1.6 knows no later one. The list offers all of [`VERSIONS`] only if ours is the only plugin: others may not
+/// know them.
 pub fn conflist(daemon: &str, chained: &[String]) -> String {
     let ours = json!({ "type": PLUGIN, "daemon": daemon });
     let plugins: Vec<Value> =

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The error codes of the CNI specification that staffetta uses, and Kuryr's code for every other failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The version of the configuration is not supported.
+    /// The CNI version of the configuration is not supported.
     IncompatibleVersion = 1,
     /// The container, or its pod, does not exist.
     UnknownContainer = 3,
@@ -13,7 +13,7 @@ pub enum Code {
     InvalidEnvironment = 4,
     /// Standard input or a file cannot be read or written.
     Io = 5,
-    /// The configuration is not JSON.
+    /// The configuration is too long or not a JSON object, or the request to the daemon is malformed.
     Decode = 6,
     /// A field of the configuration is missing or wrong.
     InvalidConfiguration = 7,

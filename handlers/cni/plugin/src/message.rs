@@ -13,10 +13,11 @@ use serde_json::Value;
 
 /// The socket of the daemon, unless the configuration names another.
 pub const DEFAULT_SOCKET: &str = "/run/staffetta/cni.sock";
-/// The maximum size of a request and of an answer, in bytes.
+/// The maximum size of the configuration of the plugin, of a request to the daemon and of its answer, in bytes.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
-/// A command for one interface of one container: the variables that the specification defines, and the configuration.
+/// The request of the plugin to the daemon to run a command for one interface of one container: the variables that the CNI specification
+/// defines, and the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE", default)]
 pub struct CniRequest {
@@ -31,7 +32,7 @@ pub struct CniRequest {
     /// Further arguments, such as
     /// `IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web;K8S_POD_UID=...`.
     pub cni_args: String,
-    /// The folders with plugins.
+    /// The folders with CNI plugins (`CNI_PATH`), separated by colons.
     pub cni_path: String,
     /// The configuration of the plugin.
     #[serde(rename = "config_kuryr")]

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::version::Version;
 
-/// Merges `result` into `previous`, the result of the plugins before this one in the chain, so that the next plugin gets both. The
-/// indexes of interfaces in `result` are shifted by the number of previous interfaces.
+/// Merges `result` into `previous`, the result of the plugins before this one in the chain, so that the next plugin gets both. The indexes
+/// of interfaces in `result` are shifted by the number of previous interfaces. Without `previous`, only sets the version
+/// in `result` and returns it.
 pub fn merge(version: Version, previous: Option<&Value>, mut result: Value) -> Value {
     result["cniVersion"] = version.name().into();
     let Some(previous) = previous else { return result };

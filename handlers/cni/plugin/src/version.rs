@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use crate::error::{CniError, Code};
 
-/// The supported versions of the specification, the newest last.
+/// The supported versions of the CNI specification, the newest last.
 pub const VERSIONS: [&str; 4] = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
-/// A supported version of the specification.
+/// A supported version of the CNI specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// Version 0.3.1.

@@ -28,13 +28,16 @@ pub(super) fn attachments(target: &PodTarget, state: &PodState) -> Vec<VifAttach
     std::iter::once(default).chain(additional).collect()
 }
 
-/// Returns `true` if the VIFs in the annotation of the pod are still those in `bound`, active or not.
+/// Returns `true` if the VIFs in the annotation of the pod are still those in `bound`, active or not; `false` if it contains other VIFs,
+/// or none that can be bound.
 pub(super) fn are_of(bound: &[VifAttachment], target: &PodTarget, pod: &PodEntry) -> bool {
     pod.vifs.as_ref().is_ok_and(|state| same(bound, &attachments(target, state)))
 }
 
 impl CniDaemon {
-    /// Binds the VIFs of the pod `uid`. Idempotent: keeps what is bound as required, and else unbinds what is bound to the pod first.
+    /// Binds the VIFs of the pod `uid`. Idempotent: changes nothing if the same VIFs are already bound to the same sandbox, and their
+    /// drivers find them as required. Otherwise it first unbinds those that an earlier command bound to the pod. If a VIF cannot be bound,
+    /// all are unbound again as far as possible. Fails if the pod was deleted.
     pub(super) async fn bind(
         self: &Arc<Self>,
         target: &PodTarget,
@@ -88,7 +91,8 @@ impl CniDaemon {
         Ok(())
     }
 
-    /// Adds the record. Fails if another pod of this node has the same port or address. If that pod no longer exists, unbinds it instead.
+    /// Adds the record of a pod whose VIFs are about to be bound. If the record of another pod of this node has the same port or address,
+    /// fails, unless that pod is known not to exist any more: then its VIFs are unbound first.
     async fn claim(self: &Arc<Self>, record: Record) -> Result<(), CniError> {
         // The second conflict of a pod may be with another pod than the first.
         for _ in 0..=record.attachments.len() {
@@ -130,8 +134,8 @@ impl CniDaemon {
         result
     }
 
-    /// Calls `work` for each VIF with the driver of its class, on a thread for blocking work, until one call fails. The work continues
-    /// when the caller is gone, so that nothing stops in the middle.
+    /// Calls `work` for each VIF with the driver of its class, on a thread for blocking calls, until one call fails. Once begun, the calls
+    /// go on when the caller is cancelled, so that nothing stops in the middle.
     pub(super) async fn each(
         self: &Arc<Self>,
         attachments: Vec<VifAttachment>,

@@ -45,7 +45,7 @@ pub(super) struct Progress {
     pub(super) phase: Phase,
     /// The time at which the phase began.
     pub(super) since: Instant,
-    /// The failures of the object so far.
+    /// The recorded failures of the message's object since it was last handled successfully; `None` if nothing is recorded.
     pub(super) retry: RetryMemory,
     /// The delay after which the message is to be handled again, zero if its retries ended because it was superseded, and the longest
     /// possible if they ended because the program stops; `None` if it is not to be handled again.
@@ -111,7 +111,7 @@ impl Current {
         Self { progress, queued_since: since, invoked: false.into(), superseded: Notify::new(), others_fail }
     }
 
-    /// Locks the part of the state that changes.
+    /// Locks the part of the message's state that changes while a handler processes the message, and returns it.
     pub(super) fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,15 +153,16 @@ impl Context<'_> {
         self.current.progress().retry.as_ref()?.last_error.clone()
     }
 
-    /// Records that the failure was reported as a Kubernetes Event on `object`. Returns `true` at the first call since the object was
-    /// last handled successfully; later calls change nothing.
+    /// Records that a failure of the message's object was reported as a Kubernetes Event on `object`. Returns `true` at the first call
+    /// since the message's object was last handled successfully; later calls change nothing and return `false`.
     pub fn set_reported_on(&self, object: Identity) -> bool {
         let first = self.reported_on().is_none();
         self.update_retry_state(|retry| retry.reported_on.get_or_insert_with(|| Arc::new(object)).clone());
         first
     }
 
-    /// Returns the object on which the failure was reported; `None` if it was not reported.
+    /// Returns the object on which a failure of the message's object was first reported as a Kubernetes Event since the last success;
+    /// `None` if none was reported.
     pub fn reported_on(&self) -> Option<Arc<Identity>> {
         self.current.progress().retry.as_ref()?.reported_on.clone()
     }
@@ -177,15 +178,16 @@ impl Context<'_> {
         self.current.progress().retry.as_ref()?.attachment.clone()
     }
 
-    /// Ends the retries, and requests that the object is handled again after `delay`, or earlier if the object changes.
+    /// Ends the retries, adds one to [`failures`](Self::failures), and requests that the object is handled again after `delay`, or earlier
+    /// if the object changes.
     pub fn requeue_after(&self, delay: Duration) {
         let mut progress = self.current.progress();
         progress.retry.get_or_insert_default().requeued();
         progress.again = Some(delay);
     }
 
-    /// Updates the recorded failures of the object, which are kept after this message. If an outage may have caused the
-    /// failures so far and `change` rules that out, wakes the messages that wait for the end of the outage.
+    /// Applies `change` to the recorded failures of the object, which outlast this message, and returns its result. If an outage may have
+    /// caused the failures so far and `change` rules that out, wakes the messages that wait for the end of the outage.
     pub(super) fn update_retry_state<T>(&self, change: impl FnOnce(&mut RetryState) -> T) -> T {
         let mut progress = self.current.progress();
         let retry = progress.retry.get_or_insert_default();
@@ -207,8 +209,9 @@ impl Context<'_> {
         retry.last_error.is_some() && !stopping && !self.current.others_fail
     }
 
-    /// Records that the handler is invoked, and returns the time. The first invocation also reports the time in the queue to the
-    /// metrics. Within the call that delivered the message, the clock is not read again.
+    /// Records that the handler is invoked for the message, and returns the time of the invocation. If the message is in a queue,
+    /// the first invocation also reports its time in the queue to the metrics. Within the call that delivered the message, that time is
+    /// zero, and the clock is not read again.
     pub(super) fn set_invoked(&self) -> Instant {
         let (invoked, since) = (&self.current.invoked, self.current.queued_since);
         let Some(queues) = self.queues.filter(|_| !invoked.load(Relaxed)) else { return Instant::now() };
@@ -219,7 +222,7 @@ impl Context<'_> {
     }
 
     /// Sets the phase of the message, and the time at which that phase began, for status pages.
-    pub(super) fn show(&self, phase: Phase, since: Instant) {
+    pub(super) fn set_phase(&self, phase: Phase, since: Instant) {
         let mut progress = self.current.progress();
         (progress.phase, progress.since) = (phase, since);
     }
@@ -238,14 +241,14 @@ impl Context<'_> {
             sleep_until(at).await;
             return true;
         };
-        self.show(Phase::Retrying { at }, now);
+        self.set_phase(Phase::Retrying { at }, now);
         let outage = self.current.progress().retry.as_ref().and_then(|retry| retry.outage);
         let again = queues.wait_until(at, outage, &self.current.superseded).await;
         if !again {
             let stopping = queues.shutdown.is_cancelled();
             self.current.progress().again = Some(if stopping { Duration::MAX } else { Duration::ZERO });
         }
-        self.show(Phase::Queued, Instant::now());
+        self.set_phase(Phase::Queued, Instant::now());
         again
     }
 }

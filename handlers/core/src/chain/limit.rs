@@ -10,9 +10,9 @@ use super::context::Context;
 use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
 
-/// A wrapper that runs at most a fixed number of invocations of its handler concurrently. Each group of messages has its
-/// own limit. The messages of one namespace without a group share half of the permits, but at least one. Invocations beyond a
-/// limit wait; those of one group or namespace run in order of arrival.
+/// A wrapper that runs at most a fixed number of invocations of its handler concurrently. Each group of messages has its own limit. Among
+/// the messages without a group, those about objects of one namespace have at most half of the permits, but at least one. Invocations
+/// beyond a limit wait; those of one group or namespace start in order of arrival.
 ///
 /// Put this wrapper inside [`Retry`](crate::Retry), so that a message that waits for its next attempt holds no permit.
 pub struct Limit<H, E> {
@@ -21,7 +21,7 @@ pub struct Limit<H, E> {
     permits: usize,
     /// The permits for messages without a group.
     ungrouped: Semaphore,
-    /// The function that returns the group of a message, or `None`.
+    /// The function that returns the group of a message, or `None` if it belongs to no group.
     group: GroupBy<E>,
     /// The permits of each group and each namespace with a running or waiting invocation.
     groups: DashMap<OrderingKey, Arc<Semaphore>>,

@@ -77,8 +77,9 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         Timeout { inner: self, limit }
     }
 
-    /// Adds a wrapper that runs at most `permits` invocations concurrently, and at most half as many for the objects of one namespace; 0
-    /// counts as 1. Each `group` has as many permits as the messages without a group, for which it returns `None`, have together.
+    /// Adds a wrapper that limits concurrent invocations. The messages for which `group` returns `None` have `permits` permits together,
+    /// and those about objects of one namespace at most half of these, but at least one. Each group has `permits` permits of its own.
+    /// 0 permits count as 1.
     fn limit(
         self,
         permits: usize,

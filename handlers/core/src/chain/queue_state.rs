@@ -11,13 +11,13 @@ use super::retry_state::{LastError, RetryMemory};
 /// One message in the queues of a handler: it waits, runs or failed.
 #[derive(Clone, Debug)]
 pub struct QueueEntry<E> {
-    /// The message itself.
+    /// The message itself: an event of an object, or a trigger.
     pub event: E,
-    /// The state of the message.
+    /// The phase of the message: held back, queued, running, waiting for a retry, or failed.
     pub phase: Phase,
     /// The time at which the current phase of the message began.
     pub since: Instant,
-    /// The failures of the object so far.
+    /// The recorded failures of the message's object since it was last handled successfully; `None` if nothing is recorded.
     pub(super) retry: RetryMemory,
 }
 
@@ -42,7 +42,7 @@ pub enum Phase {
     Held,
     /// The message waits for an earlier message of its ordering key, or for a permit of [`Limit`](crate::Limit).
     Queued,
-    /// The handler is running.
+    /// The handler is running for the message.
     Running,
     /// The message failed with a transient error and waits for its next attempt.
     Retrying {

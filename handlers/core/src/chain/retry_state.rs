@@ -57,7 +57,7 @@ pub(super) struct RetryState {
     pub(super) outage: Option<Duration>,
     /// The object on which the failure was reported as a Kubernetes Event; `None` if it was not reported.
     pub(super) reported_on: Option<Arc<Identity>>,
-    /// Details of the last attempt, for status pages.
+    /// The details that an attempt attached last (`Context::attach`), for status pages; `None` if none did.
     pub(super) attachment: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -71,8 +71,9 @@ impl RetryState {
         }
     }
 
-    /// Records an attempt that failed with a transient error. Returns the delay before the next attempt, and `true` if the failure is
-    /// to be reported. Returns `None` once the time limit has passed.
+    /// Records an attempt that failed with a transient error. Returns the delay before the next attempt, and `true` if the failure is to be
+    /// reported. Returns `None`, without recording the error, once the time limit has passed, or if the delay that the error requests would
+    /// end after it.
     pub(super) fn retry(&mut self, error: &dyn Failure, policy: BackoffPolicy) -> Option<(Duration, bool)> {
         let (pending, hint) = (error.pending(), error.retry_after().map(|hint| hint.min(MAX_HINT)));
         let wait = if pending.is_some_and(|pending| pending.queued) {

@@ -32,7 +32,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
         if let Some(result) = work.as_mut().now_or_never() {
             return result;
         }
-        context.show(Phase::Running, invocation.began);
+        context.set_phase(Phase::Running, invocation.began);
         let result = tokio::time::timeout_at(deadline(invocation.began, self.limit), work).await;
         result.unwrap_or_else(|_| Err(TimedOut { limit: self.limit }.into()))
     }

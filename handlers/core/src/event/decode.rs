@@ -141,7 +141,7 @@ pub(crate) struct WithMetadata<M> {
     pub(crate) metadata: M,
 }
 
-/// The metadata as far as [`managed_fields`] needs it.
+/// The metadata of an object, with the only field that [`managed_fields`] needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ManagedFields<'a> {

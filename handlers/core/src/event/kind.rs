@@ -20,7 +20,7 @@ pub type WatchResult = Result<watcher::Event<WatchItem>, watcher::Error>;
 /// A Kubernetes kind: its names, and the functions that watch and decode its objects.
 #[derive(Clone)]
 pub struct Kind {
-    /// The Rust type of its objects.
+    /// The Rust type of the objects of this kind.
     pub type_id: TypeId,
     /// The kind, as in the field `kind`: `Pod`.
     pub name: Cow<'static, str>,
@@ -62,8 +62,8 @@ impl Kind {
         (self.decode)(object)
     }
 
-    /// Lists and watches the objects of this kind in all namespaces: those that the selectors select, else all. Each object is
-    /// decoded separately, without its `managedFields`.
+    /// Lists and watches the objects of this kind in all namespaces. The selectors of this kind replace those in `config`; if it has none,
+    /// all objects are watched. Each object is decoded separately, without its `managedFields`.
     pub fn watch(&self, client: Client, mut config: watcher::Config) -> BoxStream<'static, WatchResult> {
         config.field_selector.clone_from(&self.field_selector);
         config.label_selector.clone_from(&self.label_selector);

@@ -11,8 +11,8 @@ pub trait Message: Send + Sync + 'static {
     /// Returns the change of the object. For a trigger this is `Modified`, because a newer trigger can replace an older one.
     fn change(&self) -> Change;
 
-    /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set). Such a message is never
-    /// superseded: its retries end with a success, at the time limit or at shutdown.
+    /// Returns `true` if the object was deleted or its deletion was requested (`deletionTimestamp` is set). No newer message ends the
+    /// retries of such a message: they end with a success or a permanent failure, at the time limit or at shutdown.
     fn finalizing(&self) -> bool;
 
     /// Returns `true` for a trigger, that is, a message that does not come from a watch. A trigger replaces and supersedes only

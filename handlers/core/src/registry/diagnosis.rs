@@ -36,9 +36,9 @@ pub struct Finding {
 pub enum CheckResult {
     /// The statement holds.
     Ok,
-    /// The statement does not hold, and the program works without.
+    /// The statement does not hold, but the program works nevertheless.
     Warning,
-    /// The statement does not hold, and the program needs it.
+    /// The statement does not hold, and the program cannot work properly until it does.
     Failed,
 }
 
@@ -48,12 +48,13 @@ impl Finding {
         Self { check: check.into(), result: CheckResult::Ok, detail: detail.into(), remedy: String::new() }
     }
 
-    /// Returns the finding that the statement `check` does not hold because of `detail`, and that the program works without.
+    /// Returns the finding that the statement `check` does not hold because of `detail`, but that the program works nevertheless.
     pub fn warning(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { result: CheckResult::Warning, ..Self::failed(check, detail, remedy) }
     }
 
-    /// Returns the finding that the statement `check` does not hold because of `detail`, and that the program needs it.
+    /// Returns the finding that the statement `check` does not hold because of `detail`, and that the program cannot work properly until it
+    /// does.
     pub fn failed(check: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (check, detail, remedy) = (check.into(), detail.into(), remedy.into());
         Self { check, result: CheckResult::Failed, detail, remedy }

@@ -23,13 +23,14 @@ use crate::event::ObjectRef;
 #[derive(Clone)]
 pub struct DryRunPlan(Arc<RecordFn>);
 
-/// The type of a function that receives each call, with the object that the driver named, if any.
+/// The type of a function that gets each call that a driver records, with the object for which the driver recorded it; `None` if the driver
+/// named no object.
 type RecordFn = dyn Fn(Option<ObjectRef<'_>>, PlannedCall) + Send + Sync;
 
 /// One call that a driver would make in a real run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCall {
-    /// The name under which the driver trait was registered.
+    /// The [alias](crate::DriverTrait::alias) of the driver trait whose method would be called, such as `pod_vif`.
     pub by: Arc<str>,
     /// The action in the imperative, the same for all calls of the same type: `request a VIF`.
     pub what: String,
@@ -65,7 +66,8 @@ impl PlannedCall {
 }
 
 impl DryRunPlan {
-    /// Makes a plan that passes each call to `record`, with the object if the driver named one. `record` must not block.
+    /// Makes a plan that passes each call to `record`, with the object that the driver named; `None` stands for the object that the
+    /// handler is processing. `record` must not block.
     pub fn new(record: impl Fn(Option<ObjectRef<'_>>, PlannedCall) + Send + Sync + 'static) -> Self {
         Self(Arc::new(record))
     }

@@ -14,7 +14,7 @@ pub struct EventNote {
     pub handler: &'static str,
     /// The object on which the Event is created.
     pub regarding: Identity,
-    /// `true` for an Event of type `Warning`, which requires an action of a user.
+    /// `true` for an Event of type `Warning`, which requires an action of a user; `false` for one of type `Normal`.
     pub warning: bool,
     /// The `reason` of the Event: one CamelCase word of at most 128 characters.
     pub reason: &'static str,
@@ -50,7 +50,8 @@ impl Recorder {
         Self(Arc::new(|_| {}))
     }
 
-    /// Writes the Event to the log, and creates it if the recorder can.
+    /// Writes the Event to the log and passes it to the function that creates it, if there is one. A [silent](Self::silent) recorder does
+    /// neither.
     pub fn record(&self, note: EventNote) {
         (self.0)(note);
     }

@@ -14,8 +14,8 @@ use crate::failure::HandlerError;
 /// event of the same object.
 #[async_trait]
 pub trait GarbageCollector: Send + Sync + 'static {
-    /// Reads the owners from all resources that the controller created for this cluster. So a resource whose creation was interrupted
-    /// is used and not created a second time.
+    /// Lists all resources that the controller created for this cluster, and stores in memory which owners have some. So a resource
+    /// whose creation was interrupted is used and not created a second time.
     async fn recover(&self) -> Result<(), HandlerError>;
 
     /// Lists the owners of all resources that the controller created for this cluster, each owner once.

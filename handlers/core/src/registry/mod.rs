@@ -96,7 +96,7 @@ pub struct DriverTrait {
     type_id: TypeId,
     /// The name of the Rust trait, for error messages.
     type_name: &'static str,
-    /// Wraps each driver of this trait during a dry run. If `None`, handlers that use the trait cannot be dry-run.
+    /// The function that wraps each driver of this trait in a dry run. If `None`, handlers that use the trait cannot be dry-run.
     recorder: Option<DriverRecorder>,
 }
 
@@ -107,7 +107,7 @@ type DriverRecorder = Box<dyn Fn(AnyDriver, &DryRunPlan) -> AnyDriver + Send + S
 pub(super) type AnyDriver = Box<dyn Any + Send + Sync>;
 
 impl DriverTrait {
-    /// Returns the name of the option in the section `[kubernetes]` that chooses the driver: `pod_vif_driver`.
+    /// Returns the name of the option in the section `[kubernetes]` that chooses the driver, such as `pod_vif_driver` for `pod_vif`.
     pub fn option(&self) -> String {
         format!("{}_driver", self.alias)
     }

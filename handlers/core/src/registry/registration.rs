@@ -127,9 +127,9 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as one
-    /// handler. The setting [`superseded_by_key`](Self::superseded_by_key) of `other` is ignored. A filter that was added before the join applies to
-    /// its own handler only; a filter that is added later applies to both. At most one of them may have a garbage collector; that of
-    /// `other` is ignored if both have one.
+    /// handler. The setting [`superseded_by_key`](Self::superseded_by_key) of `other` is ignored. A filter that was added before the join
+    /// applies to its own handler only; a filter that is added later applies to both. At most one of them may have a garbage collector;
+    /// that of `other` is ignored if both have one.
     ///
     /// # Panics
     ///
@@ -186,7 +186,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self.routes.iter().filter_map(|route| route.kind.as_ref())
     }
 
-    /// Returns the handler of the events or triggers with the Rust type `type_id`; `None` if there is none.
+    /// Returns the route to the handler for the events of objects, or for the triggers, of the Rust type `type_id`; `None` if the handler
+    /// is not registered for that type.
     fn route(&self, type_id: TypeId) -> Option<&HandlerRoute> {
         self.routes.iter().find(|route| route.type_id == type_id)
     }
@@ -238,7 +239,9 @@ impl Registration {
         key.unwrap_or_else(|| OrderingKey::of(event.uid()))
     }
 
-    /// Returns the group of an event, which has permits of its own in [`Limit`](crate::Limit); `None` if it uses the common permits.
+    /// Returns the group of an event, which has its own permits in [`Limit`](crate::Limit), the concurrency limit; `None` if the event
+    /// belongs to no group and uses the permits that all such events share, and also if the handler panics or does not handle this type of
+    /// event.
     pub fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
         let route = self.route(event.route())?;
         catch_panic(event, || route.handler.group(event)).ok().flatten()

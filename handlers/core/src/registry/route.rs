@@ -34,7 +34,7 @@ pub(super) trait RouteHandler: Send + Sync {
     fn wants(&self, event: &AnyEvent) -> Interest;
     /// Returns the ordering key of the event: events with the same key are handled one after the other.
     fn key(&self, event: &AnyEvent) -> OrderingKey;
-    /// Returns the group of the event, which has its own concurrency limit; `None` if it has none.
+    /// Returns the group of the event, whose events together have their own concurrency limit; `None` if the event belongs to no group.
     fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
     /// Calls the methods of the handler for the event.
     fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>>;

@@ -64,9 +64,10 @@ pub enum SetupError {
     /// at once.
     #[error("{message}")]
     Missing {
-        /// The message, which names the options.
+        /// The error message, which names the missing options.
         message: String,
-        /// Valid options of the same names: an object with a field for each section.
+        /// Valid values for the missing options, in the form of the configuration: an object with a field for each of their
+        /// sections.
         stand_in: Value,
     },
     /// The options are not valid or contradict one another, an external system rejected them, or a handler, a driver or a driver trait

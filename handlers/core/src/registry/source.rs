@@ -86,8 +86,8 @@ impl TriggerSender {
         Self(Arc::new(take))
     }
 
-    /// Sends a trigger to the queues of all handlers that are registered for its type. A newer trigger may replace it there. Never
-    /// blocks.
+    /// Sends a trigger to the queues of all handlers that are registered for its type. While it waits there, a newer trigger of the same
+    /// type for the same object, or the deletion of that object, may replace it. Never blocks.
     pub fn send(&self, trigger: impl Trigger) {
         (self.0)(AnyEvent::trigger(trigger));
     }

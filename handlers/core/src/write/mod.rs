@@ -45,7 +45,8 @@ struct Echo {
 }
 
 /// The time for which the watch event of a write is expected. A watch usually lags by less than two seconds. After that time, the event
-/// counts as lost with the server's history; another write is still protected by the resourceVersion.
+/// counts as lost: the server may have dropped it from its history before the watch read it. Another write is still protected by the
+/// resourceVersion.
 const ECHO_TIME: Duration = Duration::from_secs(15);
 
 /// The `Accept` header of a write. It requests only the metadata in the response; a server without that
@@ -115,7 +116,7 @@ impl Failure for WriteError {
         self.source.retry_after()
     }
 
-    /// Returns a value for a conflict: the object has changed, and the event of that change follows.
+    /// Returns `None`, except for a conflict (409), which is pending work: the object has changed, and the event of that change follows.
     fn pending(&self) -> Option<Pending> {
         matches!(&*self.source, kube::Error::Api(status) if status.code == 409).then(Pending::default)
     }
@@ -171,8 +172,8 @@ where
     }
 
     /// Patches fields of the status of `object`, without comparing: call it only if something changes. The patch carries the
-    /// resourceVersion, because a wrong status would not be detected later; the write fails with a conflict (409) if the object has
-    /// changed.
+    /// resourceVersion of `object`, or that of a newer write of this process, because a wrong status would not be detected later. The
+    /// write fails with a conflict (409) if the object has changed since that version.
     pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
         let written = self.newer_write(object).map(|version| version.to_string());
         let resource_version = written.or_else(|| object.meta().resource_version.clone());
@@ -182,7 +183,8 @@ where
 
     /// Sends a strategic merge patch of `object` or of its `subresource`, and reads only the metadata of the response. On success,
     /// remembers the new resourceVersion, so that older events of the object are [stale](Stale) until the watch event of the write
-    /// arrives. A 404, and a 422 that shows that the object is being deleted, are [`Written::Gone`]; any other error names the object.
+    /// arrives. A 404, and a 422 that shows that the object is being deleted or was replaced, are [`Written::Gone`]; any other error
+    /// names the object.
     async fn send(
         &self,
         object: &K,

@@ -82,8 +82,8 @@ impl MetadataPatch {
     }
 }
 
-/// The `metadata` of the patch. It is serialized directly, without a [`serde_json::Value`]: the write is the largest part of the cost
-/// of a pod.
+/// The `metadata` of the patch. It is serialized directly, without a [`serde_json::Value`], because the write is the largest part of the
+/// cost of handling a pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BodyMetadata<'a> {

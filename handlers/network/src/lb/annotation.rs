@@ -49,7 +49,7 @@ struct StateForm {
     service_pub_ip_info: Option<Versioned<PublicIpForm>>,
 }
 
-/// Kuryr's class `LBaaSLoadBalancer`, version 1.2.
+/// The JSON form of Kuryr's class `LBaaSLoadBalancer`, version 1.2.
 #[derive(Serialize, Deserialize)]
 struct LoadBalancerForm {
     id: LoadBalancerId,
@@ -64,7 +64,7 @@ struct LoadBalancerForm {
     security_groups: Option<Vec<SecurityGroupId>>,
 }
 
-/// Kuryr's class `LBaaSListener`, version 1.0, with the field `settings` of this program.
+/// The JSON form of Kuryr's class `LBaaSListener`, version 1.0, with the field `settings` of this program.
 #[derive(Serialize, Deserialize)]
 struct ListenerForm {
     id: ListenerId,
@@ -77,7 +77,7 @@ struct ListenerForm {
     settings: ListenerSettings,
 }
 
-/// Kuryr's class `LBaaSPool`, version 1.1, with the field `settings` of this program.
+/// The JSON form of Kuryr's class `LBaaSPool`, version 1.1, with the field `settings` of this program.
 #[derive(Serialize, Deserialize)]
 struct PoolForm {
     id: PoolId,
@@ -90,7 +90,7 @@ struct PoolForm {
     settings: PoolSettings,
 }
 
-/// Kuryr's class `LBaaSMember`, version 1.0.
+/// The JSON form of Kuryr's class `LBaaSMember`, version 1.0.
 #[derive(Serialize, Deserialize)]
 struct MemberForm {
     id: MemberId,
@@ -102,7 +102,7 @@ struct MemberForm {
     port: u16,
 }
 
-/// Kuryr's class `LBaaSPubIp`, version 1.0.
+/// The JSON form of Kuryr's class `LBaaSPubIp`, version 1.0.
 #[derive(Serialize, Deserialize)]
 struct PublicIpForm {
     ip_id: PublicIpId,

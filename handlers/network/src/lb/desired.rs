@@ -34,7 +34,8 @@ pub(super) enum PublicAddress {
 }
 
 impl DesiredState {
-    /// Computes the load balancer for `spec`, with a listener and a pool for each port.
+    /// Computes the desired public address and the desired load balancer for `spec`. The load balancer has
+    /// a listener and a pool for each port.
     ///
     /// The members of a pool are the ready addresses whose port matches the service's port by name
     /// and protocol, and whose IP version is that of the cluster IP. If there are none, the members
@@ -116,7 +117,8 @@ impl DesiredState {
 
 /// Returns the networks that may connect to the listeners; an empty list allows all. Only services
 /// of type `LoadBalancer` with source ranges are restricted. The configured networks of the cluster
-/// are always allowed.
+/// are always allowed. If no network has the IP version of the cluster IP, the list contains only the
+/// cluster IP itself, so that nobody may connect.
 fn allowed_cidrs(
     spec: &LbaasServiceSpec,
     service: &ServiceSettings,

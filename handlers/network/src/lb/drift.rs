@@ -32,8 +32,8 @@ impl Trigger for LbRecheck {
     }
 }
 
-/// Detects drift: compares the load balancers with the annotations that this process wrote on services, at an interval. One list
-/// of each kind of resource serves all services. Services with an in-memory record are being reconciled and are skipped.
+/// A source that detects drift: it compares the load balancers with the annotations that this process wrote on services, at an interval.
+/// One list of each kind of resource serves all services. Services with an in-memory record are being reconciled and are skipped.
 pub(super) struct DriftDetector {
     /// The drivers that list the load balancers and public addresses.
     pub(super) drivers: LbDrivers,
@@ -72,7 +72,7 @@ impl DriftDetector {
         Some((service, state))
     }
 
-    /// Returns `true` if no event has replaced `service` in the index meanwhile, and the service has no in-memory record.
+    /// Returns `true` if no event has replaced `service` in the index since it was taken from there, and it has no in-memory record.
     fn is_unchanged(&self, service: &Arc<Service>) -> bool {
         let present = self.services.get(&ServiceKey::of(&service.metadata));
         !self.records.contains(&uid(service)) && present.is_some_and(|present| Arc::ptr_eq(&present, service))
@@ -83,7 +83,8 @@ fn uid(service: &Service) -> Uid {
     service.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Returns `true` if the `annotated` state is that of the resources with an ownership mark: `marked`, or `None` if there are none.
+/// Returns `true` if the `annotated` state of a service is that of its resources with an ownership mark. `marked` contains these
+/// resources; it is `None` if there are none. Returns `false` if there are two of the same kind.
 fn is_marked(annotated: &LbaasState, marked: Option<&LbRecord>) -> bool {
     let marked = match marked {
         Some(LbRecord::Owned(state)) => state.clone(),

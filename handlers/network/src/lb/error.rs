@@ -34,7 +34,7 @@ pub enum LbError {
     Unmarked,
     /// The annotation is malformed; the ownership marks (tags or labels) of resources or the
     /// `Endpoints` could not be read; the load balancer could not be created, changed or released;
-    /// or the service could not be written.
+    /// the service could not be written; or the event of the handler's last write has not arrived yet.
     #[error(transparent)]
     Step(#[from] StepError),
     /// The load balancer is still processing its last change.
@@ -95,10 +95,10 @@ fn list(listeners: &[ListenerPort]) -> String {
 }
 
 impl LbError {
-    /// Ignores an error that an expected event will resolve, and returns any other one. The expected
-    /// event is that of the handler's last write, or of an update of the spec. It reconciles the
-    /// service with all its endpoints. Triggers and deletions must not wait for it: it may be queued
-    /// behind them, and it does not supersede them.
+    /// Ignores an error that an expected event of the service will resolve, and returns any other one.
+    /// The expected event is that of the handler's last write, or of an update of the spec; it reconciles
+    /// the service with all its endpoints. This is for triggers and deletions, which must not be retried
+    /// until that event comes: it may be queued behind them, and does not end the retries of a deletion.
     pub(super) fn unless_awaited(self) -> Result<(), Self> {
         let error = if let Self::Service { source, .. } = &self { &**source } else { &self };
         match error {
@@ -108,9 +108,10 @@ impl LbError {
         }
     }
 
-    /// Returns the error of the failed call, or `None` if the service, the load balancer or the
-    /// driver is at fault.
-    fn call(&self) -> Option<&dyn Failure> {
+    /// Returns the cause, which decides if and when the reconciliation is repeated: a failed step, an
+    /// error of the spec, or the error in [`Service`](Self::Service). Returns `None` for all other
+    /// variants, such as `Pending`, for which the variant itself decides that.
+    fn cause(&self) -> Option<&dyn Failure> {
         match self {
             Self::Step(error) | Self::PublicIp(error) => Some(error),
             Self::Spec(error) => Some(error),
@@ -122,13 +123,13 @@ impl LbError {
 
 impl Failure for LbError {
     fn transient(&self) -> bool {
-        matches!(self, Self::Outdated | Self::Pending { .. }) || self.call().is_some_and(Failure::transient)
+        matches!(self, Self::Outdated | Self::Pending { .. }) || self.cause().is_some_and(Failure::transient)
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Pending { after, .. } => Some(*after),
-            other => other.call()?.retry_after(),
+            other => other.cause()?.retry_after(),
         }
     }
 
@@ -143,7 +144,7 @@ impl Failure for LbError {
             Self::Step(error) if error.driver_reason() == Some(Reason::Queued) => {
                 Some(Pending { report_after: QUEUE_PATIENCE, queued: true })
             }
-            other => other.call()?.pending(),
+            other => other.cause()?.pending(),
         }
     }
 
@@ -155,7 +156,7 @@ impl Failure for LbError {
             Self::Broken { .. } => "LoadBalancerBroken",
             Self::Inconsistent { .. } => "DriverInconsistent",
             Self::Unserved { .. } => "ProtocolUnsupported",
-            other => other.call().map_or("HandlingFailed", Failure::reason),
+            other => other.cause().map_or("HandlingFailed", Failure::reason),
         }
     }
 

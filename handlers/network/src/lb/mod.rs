@@ -100,7 +100,7 @@ impl LbHandler {
     }
 
     /// Makes the handler leave alone the services that `selects` rejects and that it does not manage yet, also when their endpoints
-    /// change. When such a service is selected later, it needs an event of its own.
+    /// change. If `selects` accepts such a service later, that has no effect before the next event of the service or of its endpoints.
     #[must_use]
     pub fn only(mut self, selects: impl Fn(&Arc<Service>) -> bool + Send + Sync + 'static) -> Self {
         self.selects = Box::new(selects);
@@ -207,8 +207,8 @@ impl ResourceEventHandler<Service> for LbHandler {
 impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
     type Error = LbError;
 
-    /// Takes the endpoints of a service that has the annotation with the spec.
-    /// Deletions are always handled, so that the object is removed from the index.
+    /// Takes, or defers while the spec is outdated, the endpoints of a service that has the annotation with the spec; declines all
+    /// others. The deletion of endpoints of any service is taken, so that the object is removed from the index.
     fn wants(&self, event: &Event<K>) -> Interest {
         let Some(key) = self.endpoints.service_of(event.uid()) else {
             return Interest::Declined("it belongs to no service");

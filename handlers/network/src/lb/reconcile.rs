@@ -181,8 +181,8 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Releases the load balancer of a deleted service, and removes everything that is stored about
-    /// the service.
+    /// Releases the load balancer and the public address of a deleted service, if this program may have created them, and then removes
+    /// everything that is stored in memory about the service.
     pub(super) async fn release_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbError> {
         let owner = owner_of(tombstone);
         match tombstone {
@@ -205,8 +205,9 @@ impl LbHandler {
         Ok(())
     }
 
-    /// Releases the resources in the in-memory record, the annotation or the ownership marks. The
-    /// record then contains the empty state until the service is deleted.
+    /// Releases the load balancer and the public address that the in-memory record, the annotation or
+    /// the ownership marks of the service name. The record then contains the empty state until the
+    /// service is deleted.
     async fn release_by_state(&self, service: &Service, owner: &Owner) -> Result<(), LbError> {
         let text = service.annotations().get(STATE_ANNOTATION);
         // A malformed annotation must not block the deletion.

@@ -18,7 +18,7 @@ const PAGE: u32 = 500;
 
 impl LbHandler {
     /// Reads the states of load balancers that the first releases of Kuryr wrote into annotations of
-    /// `Endpoints`. Requests only the metadata of these objects.
+    /// `Endpoints`, and stores them in `legacy`. Requests only the metadata of these objects.
     async fn read_legacy(&self) -> Result<(), LbError> {
         let endpoints: Api<Endpoints> = Api::all(self.client.clone());
         let mut page = ListParams::default().limit(PAGE);

@@ -20,7 +20,8 @@ pub enum LbaasSpecError {
         /// The kind of value that is expected, in words, such as "an IP address".
         expected: &'static str,
     },
-    /// A driver or a write failed, or the current annotation is malformed.
+    /// A driver or a write failed, the current annotation is malformed, or the event is older than the
+    /// handler's last write.
     #[error(transparent)]
     Step(#[from] StepError),
     /// The driver of service subnets returned no subnet.

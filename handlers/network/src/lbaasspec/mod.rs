@@ -29,11 +29,11 @@ use crate::versioned_object::Versioned;
 /// The reason of the Event for a service whose second cluster IP has no load balancer.
 pub(crate) const SECOND_FAMILY_UNSERVED: &str = "SecondFamilyUnserved";
 
-/// Writes the annotation `openstack.org/kuryr-lbaas-spec` on each service.
+/// The handler `lbaasspec`, which writes the annotation `openstack.org/kuryr-lbaas-spec` on services.
 ///
 /// * Services with a cluster IP get the annotation, with or without a selector. Headless services,
-///   `ExternalName` services and `default/kubernetes` do not get it. If a service becomes headless
-///   or `ExternalName`, the annotation is removed.
+///   `ExternalName` services, `default/kubernetes` and services that Kuryr manages do not get it. If
+///   a service becomes headless or `ExternalName`, the annotation is removed.
 /// * A service of type `LoadBalancer` whose load balancer class belongs to another controller is
 ///   annotated as `NodePort`, because that controller provides the public address.
 /// * The handler creates nothing outside the cluster, so it adds no finalizer. It writes only if

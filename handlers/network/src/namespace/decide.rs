@@ -30,8 +30,8 @@ pub(super) enum NamespaceAction {
     /// Delete the in-memory record, if there is one: it is not needed, because the annotation names
     /// the network.
     DropRecord,
-    /// Write the network into the annotation. Create the network first, or find the existing one, if
-    /// it is `None`.
+    /// Write this network into the annotation. `None` stands for a network that must first be created
+    /// or, if it exists already, found.
     Publish(Option<NamespaceNetwork>),
     /// Release the network of the namespace, and then remove the finalizer of this handler.
     Release,

@@ -224,8 +224,8 @@ fn read_list<T>(list: Option<Value>, class: &str, read: impl Fn(Fields) -> Resul
 }
 
 /// Removes the envelope (oslo.versionedobjects) of an object of `os_vif`, and parses its content with
-/// `read`. Returns an error unless the object has this class, in the form that [`Envelope::check`] takes,
-/// and the major version 1. An error about the content names the class.
+/// `read`. Returns an error unless the object has this class and the major version 1. A `class` that ends in
+/// `*` stands for all classes whose names begin so. An error about the content names the class.
 fn open_envelope<T>(value: Value, class: &str, read: impl FnOnce(ClassObject) -> Result<T>) -> Result<T> {
     let envelope: Envelope<Fields> = from_value(value)?;
     envelope.check::<Error>(NAMESPACE, class, "1.0")?;

@@ -54,7 +54,8 @@ struct GroupState {
     /// `true` while the outcome of a driver call is unknown, so that the group must be listed
     /// again.
     is_dirty: bool,
-    /// The logical time of the last observation of the group, from `PolicyIndex::next_tick`.
+    /// The logical time, from `PolicyIndex::next_tick`, at which the group was last observed, or at which a
+    /// later driver call for the group began. Lists that were requested earlier are ignored.
     tick: u64,
 }
 
@@ -232,7 +233,8 @@ impl GroupStore {
         *state = GroupState { existing, is_dirty: false, tick };
     }
 
-    /// Lists the security groups and updates `state` from the list, if the outcome of the last driver call for this group is unknown.
+    /// If the outcome of the last driver call for this group is unknown, updates `state` from a list of all security groups that was
+    /// requested after that call began, and deletes other groups with the same name. Fails if the groups cannot be listed.
     async fn refresh_if_dirty(&self, state: &mut GroupState, name: &GroupName) -> Result<(), PolicyError> {
         if state.is_dirty {
             let listing = self.list_since(state.tick).await?;

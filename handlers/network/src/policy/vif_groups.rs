@@ -42,7 +42,7 @@ struct LastList {
 struct AssignedGroups {
     /// The ids of the security groups; `None` while the outcome of a driver call is unknown.
     groups: Option<Vec<SecurityGroupId>>,
-    /// The logical time at which the groups were observed, from `PolicyIndex::next_tick`.
+    /// The logical time, from `PolicyIndex::next_tick`, at which the groups were observed or became unknown.
     tick: u64,
 }
 

@@ -90,7 +90,7 @@ where
         self.change(|object| object["metadata"]["annotations"][key] = json!(text));
     }
 
-    /// Adds an annotation that leaves `bytes` for other annotations.
+    /// Adds, or replaces, an annotation that is so large that only `bytes` remain for further annotations.
     pub(crate) fn leave_room(&self, bytes: usize) {
         const KEY: &str = "example.com/large";
         self.change(|object| {
@@ -101,7 +101,7 @@ where
         });
     }
 
-    /// Applies a patch of the `metadata` or the `status` and returns the status code.
+    /// Applies a patch of the `metadata` or the `status`, as `what` says, and returns the HTTP status code.
     pub(crate) fn arrives(&self, what: &str, patch: &Value) -> u16 {
         self.apply(what, patch).status().as_u16()
     }
@@ -114,17 +114,17 @@ where
         self.object().meta().finalizers.clone().unwrap_or_default()
     }
 
-    /// Adds `Endpoints` to the list, which has one item per page.
+    /// Adds an `Endpoints` object with this metadata. The server lists these objects with one per page.
     pub(crate) fn add_endpoints(&self, metadata: &Value) {
         self.endpoints.lock().unwrap().push(json!({ "metadata": metadata }));
     }
 
-    /// Sets the response to the next patch.
+    /// Adds `answer` to the queue of responses to the next patches, one for each patch.
     pub(crate) fn answer(&self, answer: Answer) {
         self.answers.lock().unwrap().push_back(answer);
     }
 
-    /// Returns all patches including refused ones: `metadata` or `status`, and the body.
+    /// Returns all patches that were sent, including refused ones: each is `metadata` or `status`, and the body.
     pub(crate) fn patches(&self) -> Vec<(&'static str, Value)> {
         self.patches.lock().unwrap().clone()
     }

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use staffetta_handler::{EventNote, Recorder};
 
-/// Stores all Events. Copies share the same Events.
+/// A store of the Events that a handler under test records. Clones share the same Events.
 #[derive(Clone, Default)]
 pub(crate) struct RecordedEvents(Arc<Mutex<Vec<EventNote>>>);
 
 impl RecordedEvents {
-    /// Returns the recorder for the handler.
+    /// Returns the recorder to pass to the handler under test: it adds the handler's Events to this store.
     pub(crate) fn recorder(&self) -> Recorder {
         let notes = Arc::clone(&self.0);
         Recorder::new(move |note| notes.lock().unwrap().push(note))

@@ -27,7 +27,8 @@ const LIST_INTERVAL: Duration = Duration::from_secs(30);
 /// Each VIF is stored as a hash, which has a random key so that other users cannot predict it.
 #[derive(Default)]
 pub struct VifClaims {
-    /// The VIFs that each pod publishes, as of its last event.
+    /// The VIFs that each pod publishes, as of the last check that had a result, without those that were released since. A
+    /// pod without such a check has no entry.
     published: DashMap<Uid, Published>,
     /// The function to call when the VIFs of a pod are found to belong to it; see [`observe`](Self::observe).
     observer: OnceLock<ClaimObserver>,
@@ -39,12 +40,12 @@ pub struct VifClaims {
     /// The UIDs of pods whose annotation names a VIF that is not known to be theirs, each with the time at which that was noticed. A list
     /// of all VIFs that began later settles it.
     unknown_since: DashMap<Uid, Instant>,
-    /// The time at which all VIFs were last listed because of an unknown one.
+    /// The time at which the last list of all VIFs because of an unknown one began, even if it failed; `None` if there was none.
     listed: Mutex<Option<Instant>>,
     hasher: RandomState,
 }
 
-/// The VIFs that a pod publishes: those in its annotation, as of its last event.
+/// The VIFs that a pod publishes: those in its annotation when it was last found out if they belong to the pod.
 #[derive(Clone, PartialEq)]
 struct Published {
     vifs: Vec<VifId>,

@@ -49,8 +49,8 @@ impl VifRecord {
 /// The next action for a pod and its VIFs.
 #[derive(Debug, PartialEq)]
 pub(super) enum VifAction {
-    /// Do nothing: the desired state is reached, the pod needs no VIF, has no node yet, or is terminating and may still use VIFs that cannot
-    /// be checked.
+    /// Do nothing: the desired state is reached, the pod needs no VIF, has no node yet, or is terminating and may still use VIFs that
+    /// cannot be checked.
     Nothing,
     /// List the VIFs with the pod's ownership mark, store them in the in-memory record, and decide
     /// again.

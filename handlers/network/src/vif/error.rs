@@ -30,7 +30,8 @@ pub enum VifError {
     /// A VIF in the annotation of the pod could not be activated.
     #[error(transparent)]
     Activate(StepError),
-    /// Another driver call or a write to the Kubernetes API failed, or the annotation is malformed.
+    /// Another driver call or a write to the Kubernetes API failed, the annotation is malformed, or the
+    /// event is older than the handler's last write.
     #[error(transparent)]
     Step(#[from] StepError),
     /// The VIF in the annotation belongs to the VIF pool, which did not give it to this pod: another pod

@@ -18,8 +18,8 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The names of the virtual nodes: nodes with the label [`HANDLER_LABEL`], which another handler
 /// manages, and nodes of virtual kubelets.
 ///
-/// A name stays for at least a day after its node is deleted, because pods outlive their node for a
-/// while. The value is the time of the deletion; `None` if the node exists.
+/// A name stays for at least a day after its node is deleted, because pods outlive their node for a while, unless an ordinary node
+/// takes the name. The value is the time of the deletion; `None` if the node exists.
 #[derive(Default)]
 pub(super) struct ForeignNodes(DashMap<String, Option<Instant>>);
 

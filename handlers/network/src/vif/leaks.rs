@@ -42,7 +42,7 @@ impl Trigger for VifsLeaked {
     }
 }
 
-/// Finds leaked VIFs by comparing the ownership marks of all VIFs with the published VIFs.
+/// The detector of leaked VIFs, which compares the ownership marks of all VIFs with the published VIFs.
 ///
 /// A single scan may be wrong, because ownership marks and events are not read at the same time. If
 /// two consecutive scans find the same leaked VIF, the VIF is released in the pod's own queue, where

@@ -14,8 +14,8 @@ use crate::os_vif::PodState;
 /// The label of a node that names the VIF driver of its pods, as in Kuryr.
 const POD_VIF: &str = "pod_vif";
 
-/// Reports pods and nodes to the observer of the VIF pool, and starts the pool when it knows all of
-/// them.
+/// An index that reports the VIFs of pods, and the nodes, to the observer of the VIF pool, and starts the
+/// pool when it knows all of them.
 #[derive(Clone)]
 pub(super) struct PoolFeed {
     /// The VIF pool. Nothing is reported if it has no observer.

@@ -32,8 +32,8 @@ impl NodeTable {
         }
     }
 
-    /// Returns the nodes whose interfaces are to be read now: once in each `interval`, or because the effect of a call is not known.
-    /// Marks them as read, although the caller reads them only afterwards.
+    /// Returns the nodes whose interfaces are to be read now: once in each `interval`, or sooner because the effect of a call is not known,
+    /// or the last read failed or may be old. Marks them as read, although the caller reads them only afterwards.
     pub(crate) fn take_due_reads(&self, interval: Duration) -> Vec<DueRead> {
         let (now, mut state) = (self.now(), self.state());
         let due = state.nodes.iter_mut().filter(|(_, node)| node.read_due(interval) <= now);
@@ -51,8 +51,8 @@ impl NodeTable {
         next.map(|next| next.saturating_sub(now))
     }
 
-    /// Adapts the pools of a node to the `interface` that a read has shown. Returns the differences; none if the node is gone or has
-    /// another machine. If the pools changed during the read, the interface is read again soon.
+    /// Adapts the pools of a node to the `interface` that a read has shown. Returns the differences between the pools and the interface;
+    /// none if the node is gone or has another machine. If the pools changed during the read, the interface is read again soon.
     pub(crate) fn resync(&self, read: &DueRead, interface: &PrimaryInterface) -> InterfaceDrift {
         let (now, mut state) = (self.now(), self.state());
         let node = state.nodes.get_mut(&read.node).filter(|node| node.instance == read.instance);

@@ -10,8 +10,8 @@ use super::options::AppHostingOptions;
 use crate::node::is_subdomain;
 
 impl AppHostingOptions {
-    /// Returns a message about the first field of a `CiscoDevice` that these options do not allow, with the path of the field and the
-    /// option; `None` if all are allowed.
+    /// Returns a message about the first field of a `CiscoDevice` that is not allowed, with its path and the option that forbids it; `None`
+    /// if all are allowed. A password is never allowed, and neither is a label in a domain of Kubernetes.
     pub(super) fn forbidden(&self, spec: &DeviceSpec) -> Option<String> {
         if spec.password.is_some() {
             return Some(

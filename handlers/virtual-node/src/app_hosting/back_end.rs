@@ -20,9 +20,9 @@ use crate::node::{MachineInfo, NodeHealth, Room};
 /// The back end of a node that is a device: passes calls on to the driver of the device.
 pub(crate) struct DeviceBackEnd {
     driver: Arc<dyn AppHostingDriver>,
-    /// The device information of the last successful read.
+    /// The device information of the last successful read; empty before the first one.
     info: Mutex<DeviceInfo>,
-    /// The IP address of the device, if it could be resolved when the connection was opened.
+    /// The IP address of the device; `None` if it could not be resolved when the connection was opened.
     host_ip: Option<IpAddr>,
 }
 

@@ -19,7 +19,7 @@ pub struct CiscoDevice {
     /// The specification, which should be a [`DeviceSpec`](staffetta_driver::app_hosting::DeviceSpec) in JSON.
     #[serde(default)]
     pub spec: Value,
-    /// The observed state, written by the controller.
+    /// The observed state of the device, written by the controller; `None` before the first write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<CiscoDeviceStatus>,
 }
@@ -28,7 +28,7 @@ pub struct CiscoDevice {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CiscoDeviceStatus {
-    /// The phase: `Pending`, `ProvisioningStatus`, `Ready`, `Error` or `Deleting`.
+    /// The phase of the device: `Pending`, `ProvisioningStatus`, `Ready`, `Error` or `Deleting`; `None` before the first write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The conditions. This controller writes `Ready`, with a reason and a message, and keeps others.

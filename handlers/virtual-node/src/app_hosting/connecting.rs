@@ -15,7 +15,7 @@ use crate::lock::lock;
 /// The step of opening a connection, for error messages.
 pub(super) const OPEN: &str = "connect to the device";
 
-/// The time for which a connection that nobody waited for is kept for the next attempt.
+/// The time for which the result of opening a connection to a device is kept for the next attempt, if no caller has waited for it.
 const RETENTION: Duration = Duration::from_secs(60);
 
 /// The driver with an open connection to a device, or the error of opening it.

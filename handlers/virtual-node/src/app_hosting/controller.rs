@@ -188,7 +188,8 @@ impl Controller {
         workload.marked || self.nodes.cluster.knows(workload.owner.uid.as_str())
     }
 
-    /// Publishes an Event about a device whose object is deleted although the workloads of this number of pods may remain.
+    /// Publishes an Event about a device whose object is deleted although workloads may remain on it, of this number of `pods` (0 if it is
+    /// not known). `state` is that of the device, such as `while unreachable`, and `cause` the reason for that state.
     fn report_rest(&self, object: &CiscoDevice, pods: usize, state: &str, cause: &str) {
         let rest = workload_count(pods);
         let text = format!("the device was released {state}; {rest} may remain on it: {cause}");

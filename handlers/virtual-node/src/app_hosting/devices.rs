@@ -22,7 +22,7 @@ pub(super) struct Devices {
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
     /// The options that limit what a `CiscoDevice` object may specify.
     options: AppHostingOptions,
-    /// Notified when a specification is added, changed or removed.
+    /// Notified when a device specification is added, changed or removed.
     pub(super) changed: Notify,
 }
 
@@ -41,9 +41,9 @@ enum Rank {
 pub(super) struct Claim {
     /// The `CiscoDevice` object with the specification; `None` if it comes from a file or the configuration.
     pub(super) object: Option<Arc<CiscoDevice>>,
-    /// The last valid specification; `None` if none was valid yet.
+    /// The last valid specification of the device; `None` if none was valid yet.
     pub(super) spec: Option<Arc<DeviceSpec>>,
-    /// A file with the password, which overrides the password in the specification.
+    /// A file with the password of the device, which overrides the password in the specification; `None` if none is configured.
     pub(super) password_file: Option<PathBuf>,
     /// The reason why the current specification is invalid; `None` if it is valid. While the current specification is
     /// invalid, the last valid one stays in effect, so that a typing error removes no node from the cluster.
@@ -71,9 +71,9 @@ impl Claim {
 pub(super) enum Verdict {
     /// The specification is valid, and no other one with precedence has the same node name.
     Holds,
-    /// The specification is invalid, for the reason in the text.
+    /// The specification of the `CiscoDevice` is invalid, for the reason in the text.
     Invalid(String),
-    /// A file or the configuration specifies a device with the same node name.
+    /// A file or the configuration specifies a device with the node name of the `CiscoDevice`, and takes precedence.
     Taken,
 }
 

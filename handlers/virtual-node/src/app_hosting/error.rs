@@ -11,7 +11,7 @@ pub enum DeviceError {
     /// The specification of the device is invalid.
     #[error("the description of the device is invalid: {0}")]
     Invalid(String),
-    /// A device of a file or the configuration already uses the node name.
+    /// A device of a file or the configuration already uses the node name of the `CiscoDevice`.
     #[error("the node name is already used by a device of a file or the configuration; rename one of them")]
     Taken,
     /// A change of the `CiscoDevice` object or of its status could not be written to the API server.

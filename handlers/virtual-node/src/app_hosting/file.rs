@@ -22,9 +22,9 @@ pub enum FileError {
     /// A file with devices or with a password cannot be read, or is larger than 4 MiB.
     #[error("read {file} ({purpose})")]
     Read {
-        /// The file.
+        /// The path of the file with devices or with a password.
         file: PathBuf,
-        /// The purpose of the file, for the message.
+        /// The purpose of the file, for the message: `device descriptions` or `password`.
         purpose: &'static str,
         /// The cause.
         #[source]
@@ -33,9 +33,9 @@ pub enum FileError {
     /// A file is not a valid list of devices. The message never contains a password.
     #[error("{file} is not a valid list of devices: {reason}")]
     Malformed {
-        /// The file.
+        /// The path of the file with devices.
         file: PathBuf,
-        /// The cause, with line and column.
+        /// The cause, with line and column if it is at one place in the file.
         reason: String,
     },
     /// The node name, the port, `maxPods`, a label or a taint of a device is invalid or reserved.
@@ -43,7 +43,7 @@ pub enum FileError {
     Mistake {
         /// The file with the device, or `the configuration`.
         origin: String,
-        /// The name of the node.
+        /// The name of the node of the device.
         name: String,
         /// The path of the field, and the rule that its value violates.
         mistake: String,
@@ -51,7 +51,7 @@ pub enum FileError {
     /// The driver of a device refuses its specification.
     #[error("device `{name}`: {reason}")]
     Refused {
-        /// The name of the node.
+        /// The name of the node of the device.
         name: String,
         /// The cause, with the path of the field.
         reason: String,
@@ -59,7 +59,7 @@ pub enum FileError {
     /// Two devices have the same node name.
     #[error("two devices have the node name `{name}`: in {first} and in {second}")]
     DuplicateName {
-        /// The name of the node.
+        /// The node name that both devices have.
         name: String,
         /// The file with the first device, or `the configuration`.
         first: String,
@@ -102,8 +102,9 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<Strin
     Ok(devices)
 }
 
-/// Checks that each device has a driver that accepts its specification, and that the files it names are readable. Sends
-/// nothing to the devices. Returns an error with the name of the device and the path of the field if one is refused.
+/// Checks that each device has a driver that accepts its specification, and can read the certificate files in it. Sends nothing
+/// to the devices, and reads neither Secrets nor password files. Returns an error with the name of the device and the path of the
+/// field if one is refused.
 pub fn check(
     devices: &BTreeMap<String, DeviceEntry>,
     drivers: &AppHostingDriverTable,
@@ -124,7 +125,8 @@ pub fn check(
     Ok(())
 }
 
-/// Checks the device, and reads its password file to prove that it is readable. Returns the name of its node.
+/// Checks the node name and the specification of a device, and reads its password file to prove that it is readable. Returns the node
+/// name.
 fn checked(origin: &str, entry: &DeviceEntry) -> Result<String, FileError> {
     let name = entry.name.clone().unwrap_or_else(|| node_name(&entry.device.address));
     let mistake =

@@ -16,7 +16,7 @@ pub(super) struct DevicePhase {
 }
 
 impl DevicePhase {
-    /// Returns `true` if both have the same phase and reason.
+    /// Returns `true` if `other` has the same phase and reason; the messages may differ.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.phase, self.reason) == (other.phase, other.reason)
     }

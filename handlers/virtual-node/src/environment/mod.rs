@@ -47,7 +47,7 @@ const MAX_OBJECTS: usize = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 #[error("{path}")]
 pub struct EnvironmentError {
-    /// The path of the field: `spec.containers[0].env[1].valueFrom`.
+    /// The path of the field in the pod, such as `spec.containers[0].env[1].valueFrom`.
     path: String,
     #[source]
     problem: EnvironmentProblem,
@@ -166,12 +166,12 @@ impl Environments {
         Ok(environment)
     }
 
-    /// Removes the pod with this UID from the cache.
+    /// Removes the environment of the pod with this UID from the cache.
     pub(crate) fn forget(&self, uid: &str) {
         self.kept.remove(uid);
     }
 
-    /// Removes expired entries from the cache.
+    /// Removes the expired environments of pods from the cache.
     pub(crate) fn expire(&self) {
         let now = Instant::now();
         self.kept.retain(|_, kept| kept.until > now);
@@ -182,7 +182,7 @@ impl Environments {
 struct Reading<'a> {
     sources: &'a Environments,
     pod: &'a Pod,
-    /// The objects that were read, by kind and name.
+    /// The `ConfigMap`s and Secrets that were read, by kind and name.
     objects: HashMap<(Holder, String), Data>,
     /// The number of bytes left for variables. A variable that is set twice counts twice.
     left: usize,
@@ -337,7 +337,7 @@ fn of_secret(secret: Secret) -> BTreeMap<String, Option<String>> {
     data.into_iter().map(|(key, value)| (key, String::from_utf8(value.0).ok())).collect()
 }
 
-/// Returns `None` if the missing `what` is optional, and an error otherwise.
+/// Returns `None` if `what`, a missing `ConfigMap` or Secret or a missing key in one, is optional, and an error otherwise.
 fn required(optional: Option<bool>, what: String) -> Result<Option<String>, EnvironmentProblem> {
     if optional == Some(true) { Ok(None) } else { Err(EnvironmentProblem::Missing(what)) }
 }

@@ -16,8 +16,8 @@ fn node_key(name: &str) -> OrderingKey {
     OrderingKey::of(("node", name))
 }
 
-/// Returns the concurrency group of a node, which limits the work for its pods, so that a slow machine does not delay
-/// other nodes. `None` for a pod without a node.
+/// Returns the concurrency group of the pods on the node `name`. It limits the work for them, so that a slow machine does not
+/// delay other nodes. `None` if the name is empty: the pod has no node.
 fn node_group(name: &str) -> Option<OrderingKey> {
     (!name.is_empty()).then(|| OrderingKey::of(("machine", name)))
 }

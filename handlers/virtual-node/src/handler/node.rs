@@ -84,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// Renews the lease of a node, unless the source holds it.
+    /// Renews the lease of a node, unless the node source holds and renews the leases itself.
     async fn renew_lease(&self, node: &Node) -> Result<(), kube::Error> {
         if self.config.source.holds_leases() { Ok(()) } else { self.leases.renew(node).await }
     }
@@ -119,9 +119,9 @@ impl Shared {
         }
     }
 
-    /// Handles a node that the source does not list. Its Node object is deleted if this handler owns it and the node
-    /// was removed, or its grace period is over; the lease is still renewed while the specification of the node cannot
-    /// be read.
+    /// Handles a node that the node source does not list. If this handler owns the Node object, the object is deleted if the node
+    /// was removed, or, once all nodes are listed, has had no machine for `Policy::orphan_grace`. While the specification of the
+    /// node cannot be read, the object stays and its lease is renewed.
     async fn clear_node(&self, name: &str) -> Result<(), VirtualNodeError> {
         let node = self.cluster.node(name).filter(|node| names_owner(node, self.node_owner()));
         let departed = self.node_store.has_departed(name);

@@ -189,8 +189,8 @@ impl Shared {
         }
     }
 
-    /// Returns the state of a change of the pod's specification on the machine; `replaces` is `true` if the specification
-    /// changed. The change counts as under way once the machine has accepted its first step, and as refused before.
+    /// Returns the state of a change of the pod's specification on the machine: no change if `replaces` is `false`; otherwise under
+    /// way once the machine has accepted the first step of the change, and refused before.
     fn change(&self, owner: &Owner, replaces: bool) -> Change {
         let reported = self.records.get(&owner.uid).and_then(|record| record.reported);
         match reported {

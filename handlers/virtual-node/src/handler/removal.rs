@@ -66,7 +66,7 @@ impl Shared {
     }
 
     /// Handles a workload without a pod. The workload is removed if its pod was deleted while this process ran, or if
-    /// it carries the ownership mark of this cluster and its grace period is over.
+    /// it carries the ownership mark of this cluster and has had no pod for `Policy::orphan_grace`.
     pub(super) async fn clear_unowned(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         let clearing =
             self.records.get(&owner.uid).is_some_and(|record| record.removal != Removal::Outstanding);
@@ -122,8 +122,8 @@ impl Shared {
         self.wake(owner, machine, self.config.policy.poll_interval);
     }
 
-    /// Checks at the API server whether the pod exists. (A pod that cannot be decoded exists, but is in no index.) If
-    /// the machine stores only a shortened name of the pod, all pods of the namespace are listed.
+    /// Asks the API server for the pod `owner`, and returns `true` if it exists. (A pod that cannot be decoded exists, but is in
+    /// no index.) If the machine stores only a shortened name of the pod, all pods of the namespace are listed.
     async fn exists(&self, owner: &Owner) -> kube::Result<bool> {
         let pods: Api<Pod> = Api::namespaced(self.config.client.clone(), &owner.namespace);
         let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(owner.uid.as_str());

@@ -38,7 +38,7 @@ pub(super) struct KubeletData {
     counts: Arc<Counts>,
     words: KubeletWords,
     authorizer: Authorizer,
-    /// The last report of the resource usage.
+    /// The last report of the resource usage of the node's pods; `None` before the first one.
     usage: Mutex<Option<UsageReport>>,
 }
 
@@ -60,7 +60,7 @@ impl KubeletData {
     }
 
     /// Returns the resource usage of the machine and its pods. A report is kept for [`CACHE_TIME`], so that frequent requests do not
-    /// load the machine. Fails if the machine is down or does not answer within [`READ_TIMEOUT`].
+    /// load the machine. Fails if the machine is down, does not answer within [`READ_TIMEOUT`], or does not report its usage.
     async fn usage(&self) -> Result<UsageReport, String> {
         let mut last = self.usage.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < CACHE_TIME) {

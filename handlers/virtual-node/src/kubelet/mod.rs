@@ -70,7 +70,7 @@ pub enum KubeletError {
     /// A certificate or key file cannot be read.
     #[error("read {file}")]
     Read {
-        /// The file.
+        /// The path of the certificate or key file.
         file: PathBuf,
         /// The cause.
         #[source]
@@ -79,7 +79,7 @@ pub enum KubeletError {
     /// A file contains no certificate or key, or is larger than 1 MiB.
     #[error("{file} contains no usable {what}")]
     Malformed {
-        /// The file.
+        /// The path of the certificate or key file.
         file: PathBuf,
         /// The expected content: certificate, CA certificate or key.
         what: &'static str,

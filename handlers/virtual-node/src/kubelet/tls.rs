@@ -24,7 +24,7 @@ const MAX_FILE_SIZE: u64 = 1 << 20;
 /// The interval between two reads of the certificate and key files.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The maximum time that a new connection waits for a read of the files.
+/// The maximum time that a new connection waits for a read of the certificate and key files.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server certificate chain and its private key.
@@ -39,13 +39,13 @@ pub(super) struct KubeletCertificates {
     state: Mutex<State>,
 }
 
-/// The TLS configuration in use, and the state of the reads of the files.
+/// The TLS configuration in use, and the state of the reads of the certificate and key files.
 struct State {
     config: Arc<ServerConfig>,
-    /// The time of the next read of the files; `None` during a read, so that a read that never ends occupies only one
-    /// thread.
+    /// The earliest time of the next read of the certificate and key files; `None` during a read, so that a read that never ends
+    /// occupies only one thread.
     due: Option<Instant>,
-    /// The error of the last read of the files; `None` if it succeeded.
+    /// The error of the last read of the certificate and key files; `None` if it succeeded.
     problem: Option<String>,
 }
 
@@ -58,8 +58,8 @@ impl KubeletCertificates {
         Ok(Self { options: options.clone(), own, state })
     }
 
-    /// Returns the TLS acceptor for a new connection. If the files are read again, the connection waits for at most
-    /// [`READ_TIMEOUT`].
+    /// Returns the TLS acceptor for a new connection. If the certificate and key files are to be read again, the connection waits for
+    /// that read for at most [`READ_TIMEOUT`].
     pub(super) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
         let due = lock(&self.state).due.take_if(|due| *due <= Instant::now()).is_some();
         if due {
@@ -70,8 +70,8 @@ impl KubeletCertificates {
         TlsAcceptor::from(Arc::clone(&lock(&self.state).config))
     }
 
-    /// Reads the files again. If that fails, the previous certificates stay in use, and the error is logged, unless it
-    /// is the same as before.
+    /// Reads the certificate and key files again. If that fails, the previous certificates stay in use, and the error is logged,
+    /// unless it is the same as before.
     fn read_again(&self) {
         let read = config(&self.options, &self.own);
         let mut state = lock(&self.state);

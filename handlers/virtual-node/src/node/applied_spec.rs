@@ -15,12 +15,12 @@ const ANNOTATION: &str = "staffetta.dev/described";
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct AppliedNodeSpec {
-    /// The keys of the labels of the specification.
+    /// The keys of the labels that were written from the specification of the node.
     pub(super) labels: BTreeSet<String>,
-    /// The keys of the annotations of the specification.
+    /// The keys of the annotations that were written from the specification of the node.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) annotations: BTreeSet<String>,
-    /// The taints of the specification, as `KEY:EFFECT`.
+    /// The taints that were written from the specification of the node, as `KEY:EFFECT`.
     taints: BTreeSet<String>,
     /// The address of the machine behind the node. In JSON, `place`.
     #[serde(rename = "place", skip_serializing_if = "String::is_empty")]
@@ -37,11 +37,11 @@ pub(crate) fn former_address(node: &Node, spec: &NodeSpec) -> Option<String> {
 /// Labels, annotations and taints of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeMarks {
-    /// The labels: value by key.
+    /// The labels of the node: value by key.
     pub(crate) labels: BTreeMap<String, String>,
-    /// The annotations: value by key.
+    /// The annotations of the node: value by key.
     pub(crate) annotations: BTreeMap<String, String>,
-    /// The taints, each with its key, value and effect.
+    /// The taints of the node, each with its key, value and effect.
     pub(crate) taints: Vec<Taint>,
 }
 
@@ -63,7 +63,7 @@ impl NodeMarks {
 }
 
 impl AppliedNodeSpec {
-    /// Returns the content of the annotation for a node with this specification.
+    /// Returns the content of the annotation `staffetta.dev/described` for a node with this specification.
     pub(super) fn of(spec: &NodeSpec) -> Self {
         Self {
             labels: spec.labels.keys().cloned().collect(),
@@ -73,13 +73,13 @@ impl AppliedNodeSpec {
         }
     }
 
-    /// Reads the annotation of a node. Returns an empty value if the annotation is missing or cannot be decoded.
+    /// Reads the annotation `staffetta.dev/described` of a node. Returns an empty value if it is missing or cannot be decoded.
     pub(super) fn read(node: &Node) -> Self {
         let text = node.metadata.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
         text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
-    /// Returns the annotation to write to the Node object: its key, and this value in JSON.
+    /// Returns the annotation `staffetta.dev/described` to write to the Node object: its key, and this value in JSON.
     pub(super) fn written(&self) -> (String, String) {
         (ANNOTATION.to_owned(), serde_json::json!(self).to_string())
     }

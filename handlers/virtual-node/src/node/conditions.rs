@@ -15,9 +15,9 @@ const NOT_REPORTED: &str = "NotReported";
 /// A condition without its timestamps: type, status, reason and message.
 type Untimed = (Cow<'static, str>, Cow<'static, str>, Cow<'static, str>, String);
 
-/// Returns the conditions of a node. While the machine is unreachable, only `Ready` (`False`) is returned; the other
-/// conditions of the object stay as they are. The transition time of a condition in `before` is kept while its status
-/// is the same.
+/// Returns the conditions of a node. While the machine is unreachable or was not read yet, only `Ready` (`False`) is returned;
+/// the other conditions of the Node object stay as they are. The transition time of a condition in `before` is kept while its
+/// status is the same.
 pub(super) fn conditions(
     machine: &MachineView,
     before: &[NodeCondition],
@@ -71,8 +71,9 @@ fn untimed(kind: &'static str, status: &'static str, reason: &'static str, messa
     (kind.into(), status.into(), reason.into(), message)
 }
 
-/// Returns a pressure condition (`True` if less than a twentieth of the resource is free). `reasons` are the reasons
-/// for enough and for too little.
+/// Returns a pressure condition: `True` if less than a twentieth of the resource is free; `False` otherwise, also if the machine
+/// does not report it (`room` is `None`). `reasons` are the reasons for enough and for too little; `what` is the name of the
+/// resource in the message.
 fn pressure(kind: &'static str, reasons: [&'static str; 2], what: &str, room: Option<Room>) -> Untimed {
     let [free, short] = reasons;
     match room {
@@ -109,7 +110,7 @@ fn ready(machine: &MachineView) -> Untimed {
 
 /// Returns `true` if the condition `before` has the wanted content. Its heartbeat is not compared, because the heartbeat of a
 /// node is its Lease. A missing reason or message equals an empty one, because the API server drops empty ones.
-pub(super) fn holds(before: &NodeCondition, wanted: &NodeCondition) -> bool {
+pub(super) fn has_content_of(before: &NodeCondition, wanted: &NodeCondition) -> bool {
     let same = |one: &Option<String>, other: &Option<String>| {
         one.as_deref().unwrap_or_default() == other.as_deref().unwrap_or_default()
     };

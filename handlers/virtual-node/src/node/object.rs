@@ -13,14 +13,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::applied_spec::AppliedNodeSpec;
-use super::conditions::{conditions, holds};
+use super::conditions::{conditions, has_content_of};
 use super::ownership::{NodeOwner, own_labels};
 use super::quantity;
 use super::spec::{MachineInfo, NodeSpec};
 use super::view::MachineView;
 
-/// Returns the labels that the node should have. [`NodeSpec::labels`] do not override the labels that identify the owner
-/// of the node.
+/// Returns the labels that the node should have. [`NodeSpec::labels`] do not override the labels that identify the node
+/// and its owner.
 fn labels(machine: &MachineView, node_owner: NodeOwner<'_>) -> BTreeMap<String, String> {
     let spec = &machine.spec;
     let info = machine.health.as_deref().map(|health| health.info.clone()).unwrap_or_default();
@@ -178,7 +178,7 @@ pub(crate) fn status_patch(node: &Node, machine: &MachineView, now: Timestamp) -
     let before = node.status.clone().unwrap_or_default();
     let wanted = status(machine, &before, now);
     let known = before.conditions.as_deref().unwrap_or_default();
-    let held = |wanted: &NodeCondition| known.iter().any(|condition| holds(condition, wanted));
+    let held = |wanted: &NodeCondition| known.iter().any(|condition| has_content_of(condition, wanted));
     let moved = before.addresses.clone().unwrap_or_default() != addresses(machine);
     let same = wanted.conditions.iter().flatten().all(held)
         && quantity::same(before.capacity.as_ref(), wanted.capacity.as_ref())

@@ -66,7 +66,7 @@ fn host_name(name: &str) -> Cow<'_, str> {
     format!("{name:.46}-{:016x}", digest.finish()).into()
 }
 
-/// Returns `true` if the key is that of a label that identifies the owner of a virtual node.
+/// Returns `true` if the key is that of a label that identifies a virtual node or its owner.
 pub(crate) fn is_own_label(key: &str) -> bool {
     let none = NodeOwner { handler: "", cluster: "", predecessor: None };
     own_labels("", none).iter().any(|(own, _)| *own == key)

@@ -48,11 +48,11 @@ pub struct NodeHealth {
     pub memory: Option<Room>,
     /// The free and total storage; `None` if the machine does not report it.
     pub storage: Option<Room>,
-    /// The IP address of the machine, used if [`NodeSpec::host_ip`] is `None`.
+    /// The IP address of the machine, used if [`NodeSpec::host_ip`] is `None`; `None` if it is not known.
     pub host_ip: Option<IpAddr>,
     /// Versions and identifiers of the machine.
     pub info: MachineInfo,
-    /// The reason (in CamelCase) and the message, if the machine is reachable but does not accept pods.
+    /// The reason (in CamelCase) and the message, if the machine is reachable but does not accept pods; `None` if it accepts them.
     pub problem: Option<(&'static str, String)>,
     /// Conditions that the machine reports. Each replaces the one of its type that the handler would write, while the
     /// machine can be reached. Their times are not used.
@@ -62,9 +62,9 @@ pub struct NodeHealth {
 /// The free and total amount of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// The free amount, in bytes.
+    /// The free amount of the resource, in bytes.
     pub free: u64,
-    /// The total amount, in bytes.
+    /// The total amount of the resource, in bytes.
     pub all: u64,
 }
 
@@ -86,8 +86,8 @@ pub struct MachineInfo {
     pub os_image: String,
     /// The container runtime, with a scheme: `cisco://`. Reported as `containerRuntimeVersion`.
     pub container_runtime: String,
-    /// The processor architecture of its containers, as in the label `kubernetes.io/arch`: `amd64`.
+    /// The processor architecture of the machine's containers, as in the label `kubernetes.io/arch`: `amd64`.
     pub architecture: String,
-    /// The operating system of its containers, as in the label `kubernetes.io/os`: `linux`.
+    /// The operating system of the machine's containers, as in the label `kubernetes.io/os`: `linux`.
     pub operating_system: String,
 }

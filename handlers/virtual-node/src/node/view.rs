@@ -26,16 +26,16 @@ pub(crate) struct MachineView {
 /// The state of the Node object of a virtual node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeObject {
-    /// The object was not read yet, or is about to be created.
+    /// The Node object was not read yet, or is about to be created.
     #[default]
     Coming,
-    /// The object exists and is owned by this handler.
+    /// The Node object exists and is owned by this handler.
     Ours,
-    /// No object that this handler owns exists: another owner has the name, or the creation failed.
+    /// No Node object that this handler owns exists: another owner has the name, or the creation failed.
     Missing {
-        /// The reason, one word in CamelCase.
+        /// The reason why this handler has no Node object for the node, one word in CamelCase.
         reason: &'static str,
-        /// The error message.
+        /// The message of the error with its causes: the name is taken, or the creation failed.
         message: String,
     },
 }

@@ -40,7 +40,7 @@ pub(super) fn conditions(
     .into()
 }
 
-/// Returns `true` if each condition in the pod's readiness gates is true.
+/// Returns `true` if the status of the pod has each condition that its readiness gates name, with the status `True`.
 fn gates_hold(pod: &Pod) -> bool {
     let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
     gates
@@ -48,7 +48,7 @@ fn gates_hold(pod: &Pod) -> bool {
         .all(|gate| found(pod, &gate.condition_type).is_some_and(|condition| condition.status == "True"))
 }
 
-/// Returns the condition of the type `kind` in the status of the pod.
+/// Returns the condition of the type `kind` in the status of the pod; `None` if there is none.
 fn found<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     pod.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
 }

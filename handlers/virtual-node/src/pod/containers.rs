@@ -10,7 +10,7 @@ use staffetta_driver::app_hosting::{DeploymentStage, HostedContainer, HostedCont
 
 use super::observation::{Change, PodObservation};
 
-/// The exit code of a container that disappeared: that of a killed process, which kubelets report in this case.
+/// The exit code of a container that disappeared, was replaced or was removed: that of a killed process, as kubelets report it.
 const LOST: i32 = 137;
 
 /// Returns the status of a container, from its state on the machine (`observed`) and its previous status (`before`), each `None` if there
@@ -82,7 +82,8 @@ pub(super) fn removed(
     status
 }
 
-/// Returns the state of a container that ended. The time at which this state was first observed is kept.
+/// Returns the state of a container that ended: its previous state `was` if that has the same exit code and reason, so that the time at
+/// which the end was first observed is kept.
 fn ended_as(
     was: ContainerState,
     exit_code: i32,
@@ -111,8 +112,8 @@ fn running(status: &mut ContainerStatus, was: ContainerState, now: Timestamp) ->
     ContainerState { running: Some(ContainerStateRunning { started_at }), ..ContainerState::default() }
 }
 
-/// Returns the state of a waiting container. If the container was running before, that run is recorded as ended in
-/// `last_state`.
+/// Returns the state of a waiting container. If the container was running or had ended before, the end of that run is recorded
+/// in `last_state`.
 fn waiting(
     status: &mut ContainerStatus,
     was: ContainerState,
@@ -147,7 +148,7 @@ fn ended(began: Option<Time>, now: Timestamp, exit_code: i32, reason: &str, mess
     ContainerState { terminated: Some(terminated), ..ContainerState::default() }
 }
 
-/// Returns the text unless it is empty.
+/// Returns the text; `None` if it is empty.
 fn filled(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }

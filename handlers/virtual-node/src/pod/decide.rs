@@ -38,7 +38,7 @@ pub(crate) struct PodFacts<'a> {
     pub(crate) workload: Option<&'a HostedPod>,
     /// The digest ([`form`]) of the specification that this process has deployed; `None` if it has deployed none.
     pub(crate) applied: Option<u64>,
-    /// `true` if this process has seen the workload on the machine.
+    /// `true` if this process has seen the workload of the pod on the machine.
     pub(crate) workload_seen: bool,
 }
 
@@ -88,7 +88,7 @@ fn is_removable(workload: &HostedPod) -> bool {
     workload.marked || !workload.containers.iter().any(is_running)
 }
 
-/// Returns `true` if all containers of the pod are running.
+/// Returns `true` if all containers of the pod are running in its workload on the machine.
 fn runs(pod: &Pod, workload: &HostedPod) -> bool {
     let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
     containers.iter().all(|container| container_of(workload, &container.name).is_some_and(is_running))

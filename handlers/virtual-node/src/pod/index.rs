@@ -25,7 +25,7 @@ pub(crate) struct ClusterIndex(Mutex<Cluster>);
 /// The content of a [`ClusterIndex`].
 #[derive(Default)]
 struct Cluster {
-    /// The pods, by UID.
+    /// The pods on nodes that are virtual or not known yet, by UID.
     pods: HashMap<String, Arc<Pod>>,
     /// The pods on each node, by the name of the node and the UID of the pod.
     on_node: HashMap<String, HashMap<String, Arc<Pod>>>,
@@ -65,7 +65,7 @@ impl ClusterIndex {
         lock(&self.0).missed.remove(uid)
     }
 
-    /// Returns the pods on a node.
+    /// Returns the pods on a node; none if the node has a kubelet.
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
         lock(&self.0).on_node.get(node).into_iter().flat_map(HashMap::values).map(Arc::clone).collect()
     }
@@ -105,7 +105,7 @@ impl ClusterIndex {
         });
     }
 
-    /// Returns the names of the virtual nodes that `node_owner` owns, without those that are `known`.
+    /// Returns the names of the virtual nodes that `node_owner` owns, without those for which `known` returns `true`.
     pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>, known: impl Fn(&str) -> bool) -> Vec<String> {
         let cluster = lock(&self.0);
         let nodes = cluster.virtual_nodes.iter().filter(|(name, _)| !known(name));
@@ -121,8 +121,8 @@ pub(crate) struct PodListing<'a> {
 }
 
 impl PodListing<'_> {
-    /// Adds the pods that were read to the index. A pod with a watch event since the start of the read keeps the newer
-    /// state of that event.
+    /// Adds `pods`, the result of the read, to the index. A pod with a watch event since the start of the read keeps the newer
+    /// state of that event. Does nothing if the node has got a kubelet again meanwhile.
     pub(crate) fn ends(self, pods: Vec<Pod>) {
         let mut cluster = lock(&self.index.0);
         // A node that has had a kubelet meanwhile has other pods.
@@ -185,13 +185,13 @@ impl Cluster {
             self.gone.remove(&name);
             self.real_nodes.insert(name);
         } else {
-            self.is_real_no_more(&name);
+            self.lost_kubelet(&name);
             self.virtual_nodes.insert(name, Arc::clone(node));
         }
     }
 
     /// Records that a node was deleted or became virtual. If it had a kubelet, the index does not contain its pods, which must be read.
-    fn is_real_no_more(&mut self, name: &str) {
+    fn lost_kubelet(&mut self, name: &str) {
         self.overlooked.extend(self.real_nodes.take(name).map(|name| (name, Instant::now())));
     }
 }
@@ -224,7 +224,7 @@ impl Index<Node> for ClusterIndex {
                 let name = tombstone.object_ref().name.to_owned();
                 let mut cluster = lock(&self.0);
                 cluster.virtual_nodes.remove(&name);
-                cluster.is_real_no_more(&name);
+                cluster.lost_kubelet(&name);
             }
         }
     }

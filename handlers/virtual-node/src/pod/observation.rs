@@ -28,7 +28,7 @@ pub(crate) enum Change {
     UnderWay,
 }
 
-/// Returns the container with this name of a workload.
+/// Returns the container with this name of a workload; `None` if the workload has none.
 pub(super) fn container_of<'a>(workload: &'a HostedPod, name: &str) -> Option<&'a HostedContainer> {
     workload.containers.iter().find(|container| container.name == name)
 }

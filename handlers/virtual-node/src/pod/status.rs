@@ -139,7 +139,8 @@ pub(crate) fn patch(pod: &Pod, wanted: &PodStatus) -> Option<Value> {
     Some(patch)
 }
 
-/// Returns the present condition of the same type as `wanted`, with only the fields that this controller writes.
+/// Returns the condition in `known` of the same type as `wanted`, with only the fields that this controller writes;
+/// `None` if there is none.
 fn known_condition(known: &[PodCondition], wanted: &PodCondition) -> Option<PodCondition> {
     let known = known.iter().find(|known| known.type_ == wanted.type_)?;
     Some(PodCondition { last_probe_time: None, observed_generation: None, ..known.clone() })

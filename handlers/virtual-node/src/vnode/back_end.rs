@@ -11,10 +11,10 @@ use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{ContainerKey, DriverError, Owner, Reason, RequestLog};
 use tokio::time::Instant;
 
-use super::answered::SentBaselines;
 use super::base::{Base, containers, pod_key};
 use super::containers::ContainerStep;
 use super::operation::ContainerAction;
+use super::sent_baselines::SentBaselines;
 use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::error::IMAGE_CONFLICT;
 use crate::lock::lock;
@@ -28,7 +28,7 @@ const POLL: Duration = Duration::from_secs(5);
 pub(super) struct BaseBackEnd {
     pub(super) base: Arc<Base>,
     /// The baselines that this process has sent to bases.
-    pub(super) answered: Arc<SentBaselines>,
+    pub(super) sent_baselines: Arc<SentBaselines>,
 }
 
 #[async_trait]
@@ -99,7 +99,7 @@ impl BaseBackEnd {
         }
         let image = container.image.as_deref().unwrap_or_default();
         // A container that has not run for the pod may run since the base has loaded its baseline.
-        let baseline = || self.answered.image(&self.base.node, &key);
+        let baseline = || self.sent_baselines.image(&self.base.node, &key);
         let differs = || baseline().is_some_and(|loaded| loaded != image);
         let changed = match status_of(pod, container) {
             Some(status) => {
@@ -260,7 +260,7 @@ mod tests {
         let names = ("one".parse().unwrap(), "vnode.one.dev".into());
         let base = Base::new(names, tunnel, profile, Arc::default(), tracker.clone(), LIMIT);
         base.report(Vec::<ContainerStatusData>::new());
-        let back_end = BaseBackEnd { base: Arc::new(base), answered: Arc::default() };
+        let back_end = BaseBackEnd { base: Arc::new(base), sent_baselines: Arc::default() };
         World { back_end, tracker, ended, events }
     }
 

@@ -41,7 +41,7 @@ pub(super) struct NamedTunnel {
 pub(super) struct Base {
     /// The id of the base.
     pub(super) id: NodeId,
-    /// The name of the node.
+    /// The name of the node of the base.
     pub(super) node: Arc<str>,
     /// The tunnel through which the base is called.
     pub(super) tunnel: NamedTunnel,
@@ -109,7 +109,7 @@ impl Base {
     }
 
     /// Records that the base has answered, which ends the wait for its first answer. Returns `true` if this answer was waited for.
-    pub(super) fn has_answered(&self) -> bool {
+    pub(super) fn end_wait_for_answer(&self) -> bool {
         lock(&self.first_answer).take().is_some()
     }
 
@@ -126,7 +126,7 @@ impl Base {
         claimants
     }
 
-    /// Returns the pods on the node, the oldest first.
+    /// Returns the pods on the node of the base, the oldest first.
     fn pods(&self) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.pods_on(&self.node);
         pods.sort_by(|one, other| age(one).cmp(&age(other)));
@@ -143,7 +143,8 @@ impl Base {
         self.pods().into_iter().filter_map(container).collect()
     }
 
-    /// Records in the tracker an operation that is about to be sent, for a pod or without one.
+    /// Adds an operation on the container `key`, which is about to be sent to the base, to the tracker of operations. `pod` is the pod that
+    /// requested the operation; `None` if no pod did.
     pub(super) fn follow(&self, pod: Option<Owner>, key: &ContainerKey, action: ContainerAction) {
         let (tunnel, base, node) = (Arc::clone(&self.tunnel.name), self.id.clone(), Arc::clone(&self.node));
         let tracked = self.tracker.begin(Operation { tunnel, base, node, pod, key: key.clone(), action });
@@ -215,8 +216,9 @@ impl Base {
         hosted.collect()
     }
 
-    /// Returns the containers that the base has shown for `grace` although no pod on the node has them, and that a pod on the node had at
-    /// an earlier report, or that `named` finds by its key among the containers of baselines.
+    /// Returns the containers that the base has shown for `grace` although no pod on the node has them, if a pod on the node had them at an
+    /// earlier call, or they were in a former baseline. `named` returns the container of a former baseline for which its argument returns
+    /// `true`; `None` if there is none.
     pub(super) fn unowned(
         &self,
         grace: Duration,

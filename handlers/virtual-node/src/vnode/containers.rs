@@ -45,17 +45,19 @@ struct BaseContainer {
     image: Option<String>,
     /// The start or stop in progress; `None` if there is none.
     operation: Option<PendingOperation>,
-    /// The last failed operation, until the container is started.
+    /// The last failed operation; `None` if none has failed since the container was last started, found to run as its pod wants it, or
+    /// found to be gone when no pod wants it.
     failure: Option<OperationFailure>,
     /// The recent starts by this process; `None` if there were none, or if a pod has since stopped wanting the container or wants another
     /// image.
     starts: Option<Starts>,
-    /// The time until which reports that contradict the last answer are ignored.
+    /// The time until which reports that contradict the last answer are ignored; `None` if no report is ignored.
     ignored_until: Option<Instant>,
-    /// The last pod on the node that had the container at the time of a report. It is recorded only if containers without a pod are
-    /// to be stopped.
+    /// The last pod on the node that had the container at the time of a report; `None` if none had. It is recorded only if containers
+    /// without a pod are to be stopped.
     pod: Option<Arc<Pod>>,
-    /// The time since which reports have shown the container although no pod on the node has it.
+    /// The time since which reports have shown the container although no pod on the node has it; `None` if a pod has it, or if the last
+    /// report does not contain the container or shows it as stopped. Like `pod`, it is recorded only if such containers are to be stopped.
     unclaimed_since: Option<Instant>,
 }
 
@@ -64,7 +66,7 @@ struct BaseContainer {
 pub(super) struct ReportedContainer {
     /// The state of the module: activated, broken, stopped and so on.
     pub(super) state: ContainerState,
-    /// The pod to which the container belongs, according to the base.
+    /// The pod to which the container belongs, according to the base; [`PodKey::All`] if it may belong to any pod.
     pub(super) pod_key: PodKey,
     /// The reason of the last change of the state: one word, or empty.
     pub(super) reason: String,
@@ -321,12 +323,12 @@ impl BaseContainers {
                 || container.shown.is_some()
                 || container.operation.is_some()
                 || container.failure.is_some()
-                || container.starts.as_ref().is_some_and(|starts| starts.count_at(now))
+                || container.starts.as_ref().is_some_and(|starts| starts.lengthen_backoff_at(now))
         });
     }
 
     /// Returns the containers that reports have shown for `grace` although no pod on the node has them, each with the last pod
-    /// that had it in an earlier call. `claimed` has the containers of the pods on the node.
+    /// that had it in an earlier call (`None` if none had). `claimed` has the containers of the pods on the node.
     pub(super) fn unclaimed(
         &mut self,
         claimed: &HashMap<ContainerKey, Arc<Pod>>,
@@ -350,7 +352,7 @@ impl BaseContainers {
         unclaimed
     }
 
-    /// Returns the operations in progress, each with its key.
+    /// Returns the operations in progress, each with the key of its container.
     pub(super) fn under_way(&self) -> impl Iterator<Item = (&ContainerKey, ContainerAction)> {
         self.by_key.iter().filter_map(|(key, container)| Some((key, container.operation.as_ref()?.action)))
     }
@@ -434,7 +436,7 @@ impl BaseContainer {
 }
 
 impl PendingOperation {
-    /// Records the outcome of the operation in the tracker.
+    /// Records the outcome of this operation in the tracker of operations, if it was added there.
     fn end(&mut self, outcome: OperationOutcome) {
         if let Some(tracked) = self.tracked.take() {
             tracked.end(outcome);

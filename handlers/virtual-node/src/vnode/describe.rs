@@ -14,10 +14,12 @@ use crate::node::{MachineInfo, NodeHealth, NodeMarks, NodeSpec, is_label_key, is
 /// The prefix of the name of each node that a base backs.
 const PREFIX: &str = "vnode.";
 
-/// The maximum number of labels, annotations, taints and conditions that a base may report, each.
+/// The maximum number of labels, of annotations, of taints, of resources and of conditions that a base may report; further ones are left
+/// out.
 const MAX_REPORTED: usize = 32;
 
-/// The maximum length of an annotation, a reason or a message of a base, in bytes.
+/// The maximum length in bytes of the value of an annotation, and of the reason and the message of a condition, that a base reports. An
+/// annotation or condition with a longer one is left out.
 const MAX_TEXT: usize = 1024;
 
 /// The properties that all nodes of the bases of one environment share.
@@ -166,8 +168,8 @@ pub(super) fn reported_marks(status: &NodeStatusData) -> NodeMarks {
     }
 }
 
-/// Reads the tunnel key and the last reports of a base about itself from its Node object. They are used until the base reports to this
-/// process.
+/// Reads the key of a base's tunnel (empty if it is missing) and the last reports of the base about itself from its Node object. They are
+/// used until the base reports to this process.
 pub(super) fn profile_of(node: &Node) -> (String, BaseProfile) {
     let applied = NodeMarks::of(node);
     let label = |key: &str| {

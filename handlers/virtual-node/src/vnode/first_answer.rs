@@ -8,13 +8,13 @@ use staffetta_handler::BackoffPolicy;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-/// The delays between two health requests.
+/// The delays between two requests for the health of a base that has not answered yet.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(2), Duration::from_secs(60));
 
 /// The number of unanswered health requests after which a warning about the base is logged.
 const WARN_AFTER: u32 = 3;
 
-/// The time limit of one health request.
+/// The time limit of one request for the health of a base.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The wait for the first answer of a base that introduces itself and has no node. A base that reports and cannot be reached would

@@ -18,9 +18,9 @@ use crate::node::NodeMarks;
 /// A base that this process knows, from its own reports or from its Node object.
 pub(super) struct KnownBase {
     pub(super) id: NodeId,
-    /// The index of its tunnel in the list of configured tunnels; `None` if its tunnel is not configured.
+    /// The index of the base's tunnel in the list of configured tunnels; `None` if that tunnel is not configured.
     pub(super) tunnel: Option<usize>,
-    /// The name of its node.
+    /// The name of the node of the base.
     pub(super) node: Arc<str>,
     /// The part of this process in the election of the holder of the node's Lease.
     pub(super) election: LeaseElection,
@@ -30,7 +30,7 @@ pub(super) struct KnownBase {
     pub(super) introduced: Option<Instant>,
     /// `true` if the base has or is to have a node.
     wanted: bool,
-    /// The base, while this process looks after it.
+    /// The base, while this process looks after it; `None` at any other time.
     pub(super) base: Option<Arc<Base>>,
 }
 
@@ -80,17 +80,17 @@ impl KnownBases {
         Self { replica, timing, alive, by_node: HashMap::new(), replicas, next_move }
     }
 
-    /// Returns the base of a node.
+    /// Returns the base of a node; `None` if this process knows none.
     pub(super) fn get(&self, node: &str) -> Option<&KnownBase> {
         self.by_node.get(node)
     }
 
-    /// Returns the base of a node, to change it.
+    /// Returns the base of a node, to change it; `None` if this process knows none.
     pub(super) fn get_mut(&mut self, node: &str) -> Option<&mut KnownBase> {
         self.by_node.get_mut(node)
     }
 
-    /// Returns the base of a node while this process looks after it.
+    /// Returns the base of a node while this process looks after it; `None` at any other time.
     pub(super) fn held(&self, node: &str) -> Option<&Arc<Base>> {
         self.by_node.get(node)?.base.as_ref()
     }
@@ -272,7 +272,7 @@ impl KnownBases {
         }
     }
 
-    /// Records that the results of all writes in progress will not be known, because the requests were dropped.
+    /// Records that the results of all writes to Leases in progress will not be known, because their requests were dropped.
     pub(super) fn interrupted(&mut self, now: BootTime) {
         self.by_node.values_mut().for_each(|known| known.election.finish(&WriteResult::Failed, now));
         self.replicas.interrupted(now);
@@ -296,8 +296,8 @@ impl KnownBases {
         held_changes
     }
 
-    /// Forgets bases that this process does not look after, that have no Node object, and that have not introduced themselves
-    /// within the time `alive`.
+    /// Forgets bases that this process does not look after, that have no Node object (`exists` returns `false` for the node), and that have
+    /// not introduced themselves within the time `alive`.
     pub(super) fn expire(&mut self, exists: impl Fn(&str) -> bool, now: Instant) {
         let alive = self.alive;
         self.by_node.retain(|node, known| {

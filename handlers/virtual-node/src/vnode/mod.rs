@@ -19,7 +19,7 @@
 //! | `known` | the bases that this replica knows, without I/O |
 //! | `replicas`, `share` | the replicas that are alive, and their even shares of the nodes, without I/O |
 //! | `lease` | the election of the holder of a Lease, without I/O; the index of Leases; their writes |
-//! | `answered` | the baselines (containers to start with) that this process has sent to bases |
+//! | `sent_baselines` | the baselines (containers to start with) that this process has sent to bases |
 //! | `base`, `containers` | a base that this replica looks after: its containers and operations |
 //! | `back_end` | starts and stops containers for pods |
 //! | `first_answer` | the wait for the first answer of a base, before which it gets no node |
@@ -28,7 +28,6 @@
 //! | [`peer`] | Deployments with one module on each base, and the baselines of bases from them |
 //! | [`tracker`] | the operations under way, their times, and Events about stuck ones |
 
-mod answered;
 mod back_end;
 mod base;
 mod containers;
@@ -41,6 +40,7 @@ mod operation;
 mod options;
 pub mod peer;
 mod replicas;
+mod sent_baselines;
 mod share;
 mod source;
 pub mod tracker;
@@ -76,7 +76,7 @@ use crate::shared::Dependencies;
 /// The name of the handler, as in `kubernetes.enabled_handlers`. It runs in every replica.
 pub const HANDLER: &str = "vnode";
 
-/// The delay after a write to a Lease that failed.
+/// The delay before the next write to a Lease after one that failed.
 const LEASE_RETRY: Duration = Duration::from_secs(2);
 
 /// The interval at which each Node object is compared with its base, although nothing says that one of them changed. The source renews
@@ -141,7 +141,7 @@ impl Vnode {
             leases: Arc::clone(&leases),
             writer: Arc::new(LeaseWriter::new(client.clone(), replica.clone(), seconds, labels)),
             baselines: Arc::clone(&peers),
-            answered: Arc::default(),
+            sent_baselines: Arc::default(),
             tracker,
             counts: figures.counts(HANDLER),
             bases: Mutex::new(KnownBases::new(replica.clone(), timing, alive)),
@@ -170,7 +170,7 @@ impl Vnode {
     }
 }
 
-/// Returns the intervals of virtual nodes from the options of the handler, which are in milliseconds.
+/// Returns the policy of virtual nodes (intervals and time limits) with the options of the handler, which are in milliseconds.
 fn policy(options: &VnodeOptions) -> Policy {
     let poll_interval = Duration::from_millis(options.poll_interval_ms.get());
     let unreachable_after = Duration::from_millis(options.unreachable_after_ms.get());

@@ -72,8 +72,8 @@ impl Default for VnodeOptions {
 
 impl VnodeOptions {
     /// Returns the time limit for a tunnel to send a request that changes a base, after which the request is dropped: an eighth of
-    /// `lease_duration_s`. A replica stops acting for a node a quarter of that duration before another replica may take the node, so its
-    /// last request is sent before that.
+    /// `lease_duration_s`. A replica stops acting for a node a quarter of `lease_duration_s` before another replica may take the node, so
+    /// its last request is sent or dropped before the other replica acts.
     pub fn send_limit(&self) -> Duration {
         Duration::from_secs(self.lease_duration_s.get().into()) / 8
     }

@@ -16,7 +16,8 @@ use super::lease::{
 /// knows the node takes the Lease before.
 const UNKNOWN_NODE_DURATIONS: u32 = 5;
 
-/// The Leases of replicas without a node, and of nodes that this replica does not know.
+/// The Lease of this replica, and those of other replicas and of nodes that this replica does not know. A replica that holds no node has a
+/// Lease of its own.
 pub(super) struct Replicas {
     replica: String,
     timing: LeaseTiming,
@@ -73,7 +74,7 @@ impl Replicas {
         Some((Arc::clone(&self.name), write))
     }
 
-    /// Records the result of a write. Returns `false` if it is not that of the Lease of this replica.
+    /// Records the result of a write to the Lease of this replica. Does nothing and returns `false` if `name` is that of another Lease.
     pub(super) fn written(&mut self, name: &str, result: &WriteResult, now: BootTime) -> bool {
         if *self.name != *name {
             return false;

@@ -40,7 +40,7 @@ impl FairShare {
         if percent >= 100 { FULL_DELAY } else { MAX_DELAY_BELOW * percent / 100 }
     }
 
-    /// Returns the number of nodes by which `held` exceeds the share and the slack.
+    /// Returns the number of nodes by which `held` exceeds the share plus a tenth of it ([`SLACK_DIVISOR`]); 0 if it does not.
     pub(super) fn surplus(self, held: usize) -> usize {
         held.saturating_sub(self.0 + self.0 / SLACK_DIVISOR)
     }

@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tracing::{info, warn};
 
-use super::answered::SentBaselines;
 use super::back_end::BaseBackEnd;
 use super::base::{Base, BaseProfile, NamedTunnel};
 use super::describe::{NodeTemplate, profile_of};
 use super::known::{HeldChange, KnownBases};
 use super::lease::{LeaseIndex, LeaseWrite, LeaseWriter, WriteResult};
 use super::peer::PeerIndex;
+use super::sent_baselines::SentBaselines;
 use super::share::ELECTION_INTERVAL;
 use super::tracker::OperationTracker;
 use super::unconfigured::UnconfiguredTunnel;
@@ -53,12 +53,12 @@ pub(super) struct VnodeSource {
     pub(super) writer: Arc<LeaseWriter>,
     /// The peer Deployments, from which the baselines of bases come.
     pub(super) baselines: Arc<PeerIndex>,
-    pub(super) answered: Arc<SentBaselines>,
+    pub(super) sent_baselines: Arc<SentBaselines>,
     pub(super) tracker: OperationTracker,
     /// The counters, of which this source increments those of Leases taken, given up and lost.
     pub(super) counts: Arc<Counts>,
     pub(super) bases: Mutex<KnownBases>,
-    /// The node store, since the first run.
+    /// The node store, to which nodes are added; unset until the source runs for the first time.
     pub(super) nodes: OnceLock<Arc<NodeStore>>,
 }
 
@@ -78,7 +78,7 @@ impl NodeSource for VnodeSource {
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
         let base = lock(&self.bases).held(&node.name).map(Arc::clone);
         let base = base.ok_or_else(|| DriverError::new(Reason::Awaited, "look after a base"))?;
-        Ok(Arc::new(BaseBackEnd { base, answered: Arc::clone(&self.answered) }))
+        Ok(Arc::new(BaseBackEnd { base, sent_baselines: Arc::clone(&self.sent_baselines) }))
     }
 
     fn holds_leases(&self) -> bool {
@@ -121,7 +121,7 @@ impl VnodeSource {
         }
     }
 
-    /// Returns the id of a base, and the name of its node.
+    /// Returns a copy of `id`, the id of a base, with the name that the node of this base has.
     pub(super) fn names(&self, id: &NodeId) -> (NodeId, Arc<str>) {
         (id.clone(), self.template.name(id).into())
     }
@@ -309,7 +309,7 @@ impl VnodeSource {
             let mut bases = lock(&self.bases);
             bases.expire(|name| nodes.pods.node(name).is_some(), Instant::now());
             self.leases.expire(|node| bases.get(node).is_some());
-            self.answered.expire(Instant::now());
+            self.sent_baselines.expire(Instant::now());
         }
         join_all(ended.iter().map(|base| self.stop_managing(base))).await;
     }

@@ -84,8 +84,8 @@ impl VnodeSource {
         }
     }
 
-    /// Processes one event of a base. Returns `true` if the queue of the base in the tunnel is to be kept, because this process knows the
-    /// base.
+    /// Processes one event of a base. Returns `true` if the queue of the base in the tunnel is to be kept: after an introduction or a
+    /// baseline query, if this process knows the base; after any other event, if this process looks after the base, through this tunnel.
     pub(super) async fn process_event(
         &self,
         tunnel: usize,
@@ -108,7 +108,7 @@ impl VnodeSource {
                         let key = tunnel.get_container_unique_key(&PodKey::All, container);
                         (key, container.image.clone().unwrap_or_default())
                     };
-                    self.answered.record(&node, containers.iter().map(image).collect(), Instant::now());
+                    self.sent_baselines.record(&node, containers.iter().map(image).collect(), Instant::now());
                     query.answer(containers);
                 }
                 return lock(&self.bases).get(&node).is_some();
@@ -121,7 +121,7 @@ impl VnodeSource {
             return false;
         };
         let answers = matches!(event, TunnelEvent::NodeStatus(_) | TunnelEvent::AllContainerStatuses(_));
-        if answers && base.has_answered() {
+        if answers && base.end_wait_for_answer() {
             nodes.add_or_update(self.spec(&base));
         }
         match event {

@@ -116,7 +116,7 @@ fn max_pods() -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSecretRef {
-    /// The name of the Secret.
+    /// The name of the Secret with the credentials of the device, in the namespace of the controller.
     #[schemars(length(min = 1))]
     pub name: String,
 }
@@ -138,11 +138,11 @@ pub struct TaintSpec {
 /// The effect of a taint on pods that do not tolerate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TaintEffect {
-    /// Such pods are not scheduled on the node.
+    /// Pods that do not tolerate the taint are not scheduled on the node.
     NoSchedule,
-    /// Such pods are scheduled on the node only if no other node is suitable.
+    /// Pods that do not tolerate the taint are scheduled on the node only if no other node is suitable.
     PreferNoSchedule,
-    /// Such pods are not scheduled on the node, and running ones are evicted.
+    /// Pods that do not tolerate the taint are not scheduled on the node, and running ones are evicted.
     NoExecute,
 }
 
@@ -161,7 +161,8 @@ pub enum LogLevel {
     Error,
 }
 
-/// The default and the maximum resources of each container of a pod, as quantities in the form of Kubernetes.
+/// The default and the maximum resources of each container of a pod, as quantities in the form of Kubernetes. What is absent has the
+/// default of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ResourceLimits {

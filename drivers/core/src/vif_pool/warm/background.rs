@@ -16,7 +16,8 @@ const CHECK: Duration = Duration::from_secs(60);
 const ABSENT_CHECKS: u8 = 2;
 
 impl Inner {
-    /// Runs the background task until it is aborted: lists the existing VIFs on request, checks for deleted nodes, and does due work.
+    /// Runs the background task until it is aborted: lists the existing VIFs on request, checks for deleted nodes, and serves waiting
+    /// requests and creates and deletes VIFs when that is due.
     pub(super) async fn run(self: Arc<Self>) {
         let (mut list_at, mut check_at): (Option<Instant>, _) = (None, Instant::now() + CHECK);
         loop {

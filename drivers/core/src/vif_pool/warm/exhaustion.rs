@@ -28,7 +28,7 @@ enum Scope {
 
 /// The state of one exhausted resource.
 struct Exhausted {
-    /// The back-off after the failures so far.
+    /// The back-off of attempts to create VIFs, after the failures so far.
     backoff: AttemptBackoff,
     /// The last error that reported the resource as exhausted.
     failure: DriverError,
@@ -58,7 +58,8 @@ impl Scope {
 }
 
 impl Exhaustion {
-    /// Returns the time before which the pool `key` must not create VIFs, and the last error; `None` if it may create them now.
+    /// Returns the time before which the pool `key` must not create VIFs, and the last error of the exhausted resource; `None` if it may
+    /// create them now. Times are counted from the creation of the VIF pool.
     pub(super) fn blocked(&self, key: &VifPoolKey, now: Duration) -> Option<(Duration, &DriverError)> {
         let exhausted = Scope::of(key).into_iter().filter_map(|scope| self.0.get(&scope));
         let blocked = exhausted.filter_map(|exhausted| {

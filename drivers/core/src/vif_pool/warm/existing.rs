@@ -78,7 +78,8 @@ impl Inner {
         self.wake.notify_one();
     }
 
-    /// Compares the pools of all keys with a listing. `epochs` are the states of the pools at the beginning of the listing.
+    /// Corrects the pools of all keys according to a listing of the existing VIFs, as [`compare`](Self::compare) does for one key. `epochs`
+    /// are the states of the pools at the beginning of the listing; a pool that was created later is left to the next listing.
     fn compare_all(
         self: &Arc<Self>,
         state: &mut VifPoolState,
@@ -102,8 +103,9 @@ impl Inner {
         }
     }
 
-    /// Compares the pool of one key with the VIFs of a listing. `epoch` is the state of the pool at the beginning of the listing;
-    /// `None` stands for its current state.
+    /// Corrects the pool of one key according to the VIFs of a listing: adds those that it lacks, if no VIF of the pool has changed since
+    /// `epoch`, and removes those that do not exist any more. `epoch` is the state of the pool at the beginning of the listing; `None`
+    /// stands for its current state.
     fn compare(
         self: &Arc<Self>,
         state: &mut VifPoolState,
@@ -158,9 +160,9 @@ impl Inner {
         }
     }
 
-    /// Separates incomplete VIFs. Returns those that pods hold, which are treated as usable. Incomplete VIFs that belong to the
-    /// pool are omitted, so that they are removed from it; if such a VIF is usable in the next listing, it is added again. All
-    /// others were left behind by interrupted calls, and are deleted.
+    /// Separates the incomplete VIFs of a listing. Returns those that pods hold, which are treated as usable. Other incomplete VIFs that
+    /// belong to the pool are omitted, so that they are removed from it; if such a VIF is usable in the next listing, it is added again.
+    /// All others were left behind by interrupted calls, and are deleted.
     fn split_incomplete(
         self: &Arc<Self>,
         state: &VifPoolState,

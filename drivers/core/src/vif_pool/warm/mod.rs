@@ -66,9 +66,9 @@ pub struct VifPoolMetrics {
     pub warm: u64,
     /// The number of requests that got a VIF after they had waited for it.
     pub waited: u64,
-    /// The number of calls that created VIFs without a failure.
+    /// The number of calls to the driver that created VIFs without a failure.
     pub refills: u64,
-    /// The number of calls that failed to create some or all of the VIFs.
+    /// The number of calls to the driver that failed to create some or all of the requested VIFs, or created none.
     pub short_refills: u64,
     /// The number of conflicts that were found: VIFs that the annotations of two pods contain, and VIFs that a pod uses and that do not
     /// exist.
@@ -205,8 +205,8 @@ impl VifPoolDriver for WarmVifPool {
         self.inner.state().claim(owner, vif)
     }
 
-    /// Treats an empty list of groups as unknown. No pod requests a VIF without security groups: a pod that names none gets those
-    /// of the project.
+    /// Records the security groups that the VIF has now; `None` means that they are not known. So does an empty list, because no pod
+    /// requests a VIF without security groups: a pod that names none gets those of the project.
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
         let mut state = self.inner.state();
         let Some(Place { key, .. }) = state.places.get(vif).cloned() else { return };
@@ -220,8 +220,8 @@ impl VifPoolDriver for WarmVifPool {
         Some(self)
     }
 
-    /// Deletes the VIFs without a cool-down, since no pod will get them. Fails with [`Reason::Unavailable`] between the first listing and
-    /// the start of the pool.
+    /// Deletes the unused VIFs of a network without a cool-down, since no pod will get them. Fails with [`Reason::Conflict`] if VIFs of the
+    /// network remain or are being created, and with [`Reason::Unavailable`] between the first listing and the start of the pool.
     async fn drain_network(&self, network: &NetworkId) -> Result<(), DriverError> {
         const STEP: &str = "empty the pool of a network";
         let inner = &self.inner;

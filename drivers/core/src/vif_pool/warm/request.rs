@@ -58,8 +58,8 @@ impl PodVifDriver for WarmVifPool {
         self.inner.vifs.unmarked_vifs().await
     }
 
-    /// With an `owner`, includes the pooled VIFs that it holds, as they were listed last. Without an `owner`, pooled VIFs have the pods
-    /// that hold them as their owners, but only after the pool was started.
+    /// Returns the VIFs that the VIF driver lists. With an `owner`, adds the pooled VIFs that it holds, as they were listed last. Without
+    /// an `owner`, pooled VIFs have the pods that hold them as their owners, but only after the pool was started.
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let mut marked = self.inner.vifs.vifs(owner).await?;
         let mut state = self.inner.state();
@@ -86,7 +86,7 @@ struct VifClaim<'r> {
     inner: &'r Arc<Inner>,
     key: Arc<VifPoolKey>,
     request: &'r VifRequest,
-    /// The number under which the pool records this hand-out; 0 once the request has succeeded.
+    /// The number under which the pool records that the pod holds or waits for a VIF; 0 once the request has succeeded.
     hold: Hold,
     /// The VIF that was taken for the pod; `None` if none was taken yet.
     vif: Option<VifId>,
@@ -100,7 +100,7 @@ struct VifClaim<'r> {
 enum Taken {
     /// The VIF was taken. The flag is `true` if its security groups must be changed first.
     Vif(Arc<Vif>, bool),
-    /// No VIF is free. The caller waits for the message on the channel, and tries again unless it is an error.
+    /// No VIF is free. The caller waits for the result on the channel: after `Ok` it tries again, and an error ends the request.
     Wait(oneshot::Receiver<Result<(), DriverError>>),
 }
 
@@ -161,7 +161,8 @@ impl VifClaim<'_> {
         answer
     }
 
-    /// Records that the pod holds the VIF `id`. Fails if the VIF was deleted meanwhile.
+    /// Records that the pod holds the VIF `id`, and returns the VIF. `adapt` is `true` if its security groups must be changed first. Fails
+    /// if the VIF was deleted meanwhile.
     fn hold(&mut self, state: &mut VifPoolState, id: VifId, adapt: bool) -> Result<Taken, DriverError> {
         let Some(Place { vif, .. }) = state.places.get(&id).cloned() else {
             state.lose(&self.key, &id);

@@ -21,8 +21,8 @@ use crate::vif_pool::{PoolClaim, PooledVifList, VifPoolKey};
 /// the longest.
 pub(super) enum Vifs {}
 
-/// The sequence number of a hand-out of a VIF. The pool uses it as the owner of the VIF, so that a pod that requests a second
-/// VIF gets another one.
+/// The sequence number under which the pool records that a pod holds a VIF or waits for one. The pool uses it as the owner of the
+/// VIF, so that a pod that requests a second VIF gets another one.
 pub(super) type Hold = u64;
 
 impl PoolKind for Vifs {
@@ -99,8 +99,8 @@ pub(super) struct KeyPool {
     pub(super) absent: u8,
     /// The time of the next due work of this pool, counted from the creation of the VIF pool; `None` if there is none.
     pub(super) due: Option<Duration>,
-    /// The sequence number of this pool's last refill that found a resource exhausted, which increases over the refills of all pools; 0 if
-    /// no refill of this pool did.
+    /// The sequence number of this pool's last refill that found a quota or its subnets exhausted, which increases over the refills of all
+    /// pools; 0 if none did. Of the pools with due work, those with smaller numbers try first.
     pub(super) exhausted: u64,
 }
 
@@ -213,7 +213,8 @@ impl VifPoolState {
         true
     }
 
-    /// Returns the claim of the pod `owner` to `vif`, which its annotation contains. A VIF that is about to be deleted is refused.
+    /// Returns the claim of the pod `owner` to `vif`, which its annotation contains. The claim is refused if another pod has a better one,
+    /// if the annotation does not match the VIF, or if the VIF is about to be deleted.
     pub(super) fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
         let Some(place) = self.places.get(&vif.id) else { return PoolClaim::NotPooled };
         let is_used = self.pools.get(&place.key).is_some_and(|pool| pool.warm.is_used(&vif.id));
@@ -229,8 +230,8 @@ impl VifPoolState {
         }
     }
 
-    /// Records that the pod with this UID no longer holds the VIF. Returns the number of the hand-out; `None` if the pod did not
-    /// hold the VIF.
+    /// Records that the pod with this UID no longer holds the VIF. Returns the sequence number of its hold; `None` if the
+    /// pod did not hold the VIF.
     pub(super) fn end_hold(&mut self, id: &VifId, uid: &Uid) -> Option<Hold> {
         let holders = self.holders.get_mut(id)?;
         let position = holders.iter().position(|holder| holder.owner.uid == *uid)?;

@@ -223,8 +223,8 @@ impl Inner {
     }
 }
 
-/// Activates a VIF that no pod uses, and polls after the delays that the driver returns. Ends early if a pod gets the VIF, or if the error
-/// is not transient.
+/// Activates a VIF that no pod uses, and polls after the delays that the driver returns. Ends early if a pod gets the VIF, if the VIF is
+/// removed from the pool, if this process is no longer the leader, or if an error is not transient.
 async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
     loop {
         let Some(inner) = pool.upgrade() else { return };

@@ -237,7 +237,7 @@ proptest! {
                     taken.insert(act, (now, !accepted));
                     if !accepted {
                         let lasts = device.package == Package::AtUrl && device.url == Url::Refused;
-                        let kind = if lasts { RefusalKind::Lasting } else { RefusalKind::Now };
+                        let kind = if lasts { RefusalKind::Lasting } else { RefusalKind::Temporary };
                         record.refused(act, "no".into(), kind, now);
                     }
                     if act == AppStep::Remove && device.configured == Configured::No {

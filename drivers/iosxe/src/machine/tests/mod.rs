@@ -95,7 +95,7 @@ fn a_deleted_app_in_a_state_that_nobody_knows_is_removed_by_each_step_in_turn() 
         match decide(view(Configured::Yes, AppState::Unknown), Goal::Removed, &record, PATIENCE, now) {
             Decision::Do(act) => {
                 record.attempted(act, now, PATIENCE.limit(act));
-                record.refused(act, "no".into(), RefusalKind::Now, now);
+                record.refused(act, "no".into(), RefusalKind::Temporary, now);
                 tried.push(act);
             }
             Decision::Fail { poll_after, .. } => now += poll_after,
@@ -187,7 +187,7 @@ fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
             Decision::Do(AppStep::Install)
         );
         record.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
-        record.refused(AppStep::Install, "no room".into(), RefusalKind::Now, now);
+        record.refused(AppStep::Install, "no room".into(), RefusalKind::Temporary, now);
         match decide(view(Configured::Yes, AppState::Absent), RUN, &record, PATIENCE, now) {
             Decision::Fail { reason: "ErrImagePull", message, poll_after }
                 if message == "installing: no room" =>

@@ -201,7 +201,8 @@ impl NetworkPolicyDriver for NeutronSecurityGroups {
         }
     }
 
-    /// Returns the quota of security group rules of the project, or `None` if there is no limit or the user may not see it.
+    /// Returns the quota of security group rules of the driver's project, or `None` if there is no limit or staffetta's OpenStack user may
+    /// not see it.
     async fn rule_quota(&self) -> DriverResult<Option<usize>> {
         let path = format!("quotas/{}", self.project);
         let call = self.neutron.service.get("read the quota of security group rules", path);

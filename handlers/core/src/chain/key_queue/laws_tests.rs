@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::test_message::TestMessage;
 
-/// The delay of a failure that is handled again when the time advances.
+/// The delay after which a failed message is handled again, and the time by which [`Step::Advance`] advances the clock.
 const LATER: Duration = Duration::from_secs(60);
 
 /// A step of a test.
@@ -59,16 +59,16 @@ fn policies() -> impl Strategy<Value = QueuePolicy> {
     })
 }
 
-/// A queue with the history of its messages. The version of a message is the place of its arrival.
+/// The queue under test with the history of its messages. The version of a message is the number of the step in which it arrived.
 struct World {
     queue: KeyQueue<TestMessage>,
     policy: QueuePolicy,
     clock: u64,
-    /// The time at which the current message was taken.
+    /// The number of the step in which the current message was taken.
     taken: u64,
     /// The messages in order of their first attempt.
     attempted: Vec<TestMessage>,
-    /// The messages that were handled successfully, with the times at which they were taken.
+    /// The messages that were handled successfully, with the numbers of the steps in which they were taken.
     handled: Vec<(u64, TestMessage)>,
     /// The watch events in order of arrival.
     arrived: Vec<TestMessage>,
@@ -160,7 +160,7 @@ impl World {
         tests::end(&mut self.queue, end, &self.policy);
     }
 
-    /// Handles all messages successfully.
+    /// Handles messages, all successfully, until the queue is empty.
     async fn finish(&mut self) {
         while self.queue.messages().next().is_some() {
             self.step(Step::Handle(Answer::Succeed)).await;

@@ -131,7 +131,7 @@ impl PolicyIndex {
         self.change(|state| state.model.set_max_rules(self.max_rules.or(half)));
     }
 
-    /// Returns the number of recomputations of pods so far, for benchmarks and tests.
+    /// Returns the number of times that the security groups of a pod were recomputed so far, over all pods, for tests.
     #[cfg(test)]
     pub(crate) fn recomputed(&self) -> usize {
         self.lock().model.recomputed

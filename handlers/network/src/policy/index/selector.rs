@@ -10,7 +10,7 @@ pub(super) type Labels = BTreeMap<String, String>;
 
 /// A label selector, of pods or of namespaces: a conjunction of requirements. An empty selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub(super) struct PodSelector(BTreeSet<LabelRequirement>);
+pub(super) struct ObjectSelector(BTreeSet<LabelRequirement>);
 
 /// A requirement of a label selector. The first text of each variant but the last is the key of the label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -27,7 +27,7 @@ enum LabelRequirement {
     Unknown(String),
 }
 
-impl PodSelector {
+impl ObjectSelector {
     /// Parses a label selector, so that equal requirements in `matchLabels` and `matchExpressions` give equal selectors.
     pub(super) fn of(selector: &LabelSelector) -> Self {
         let labels = selector.match_labels.iter().flatten();
@@ -108,14 +108,14 @@ mod tests {
         ];
         for (selector, expected) in cases {
             let selected =
-                PodSelector::of(&serde_json::from_value(selector.clone()).unwrap()).matches(&labels);
+                ObjectSelector::of(&serde_json::from_value(selector.clone()).unwrap()).matches(&labels);
             assert_eq!(selected, expected, "{selector}");
         }
     }
 
     #[test]
     fn equivalent_selectors_are_equal() {
-        let of = |text: serde_json::Value| PodSelector::of(&serde_json::from_value(text).unwrap());
+        let of = |text: serde_json::Value| ObjectSelector::of(&serde_json::from_value(text).unwrap());
         let listed = json!({ "matchExpressions": [{ "key": "a", "operator": "In", "values": ["1"] }] });
         assert_eq!(of(json!({ "matchLabels": { "a": "1" } })), of(listed));
         let odd = of(json!({ "matchExpressions": [{ "key": "a", "operator": "Like" }] }));

@@ -14,10 +14,11 @@ use staffetta_driver::{Direction, GroupName, Owner, Protocol, ProtocolPorts, Rem
 use super::block;
 use super::name;
 use super::pod::{PodFields, PortName};
-use super::selector::PodSelector;
+use super::selector::ObjectSelector;
 
 /// The maximum number of pairs of a port and a peer in a policy. Each pair becomes one or two
-/// security group rules.
+/// security group rules; with a named port of the peers, two for each number of that port. A named port that
+/// no pod has becomes no rule.
 const MAX_PAIRS: usize = 10_000;
 
 /// The maximum number of peer selectors in a policy. Each pod is matched against every selector.
@@ -32,10 +33,10 @@ pub(super) struct ParsedPolicy {
     pub(super) created: Option<Time>,
     /// The selector of the pods that the policy applies to; it selects only pods in the namespace
     /// of the policy.
-    pub(super) selector: PodSelector,
+    pub(super) selector: ObjectSelector,
     /// The directions in which the policy isolates the selected pods.
     pub(super) isolated: BTreeSet<Direction>,
-    /// The pairs of a port and a peer that the policy allows.
+    /// The pairs of a port and a peer that the policy allows, each with the direction of the traffic.
     pub(super) rules: Vec<(Direction, RuleTerm)>,
     /// The peer selectors that the rules refer to, by the name of their group.
     pub(super) peers: BTreeMap<GroupName, Arc<PeerSelector>>,
@@ -63,7 +64,7 @@ pub(super) struct PeerSelector {
     /// The namespaces of the selected pods.
     pub(super) scope: PeerScope,
     /// The selector of the pods by their labels.
-    pub(super) pods: PodSelector,
+    pub(super) pods: ObjectSelector,
     /// The named port that a pod must have; `None` for any pod. The pods with the same port number
     /// form a group of their own.
     pub(super) port: Option<PortName>,
@@ -75,7 +76,7 @@ pub(super) enum PeerScope {
     /// The namespace with this name, which is the namespace of the policy.
     Own(String),
     /// The namespaces whose labels match this selector.
-    Matching(PodSelector),
+    Matching(ObjectSelector),
 }
 
 impl ParsedPolicy {
@@ -87,7 +88,7 @@ impl ParsedPolicy {
     /// Parses a policy. Invalid parts allow nothing and are described in `problems`.
     pub(super) fn of(policy: &NetworkPolicy) -> Self {
         let spec = policy.spec.clone().unwrap_or_default();
-        let selector = PodSelector::of(&spec.pod_selector.unwrap_or_default());
+        let selector = ObjectSelector::of(&spec.pod_selector.unwrap_or_default());
         let (ingress, egress) = (spec.ingress.unwrap_or_default(), spec.egress.unwrap_or_default());
         // The API's default: ingress always, egress if there are egress rules.
         let types = spec.policy_types.filter(|types| !types.is_empty());
@@ -129,8 +130,9 @@ impl ParsedPolicy {
             || self.peers.values().any(|peers| is_peer(peers))
     }
 
-    /// Adds the pairs of a rule, which is at `path` in the policy. If the policy would exceed its
-    /// limits, the rule is left out and described in `problems`.
+    /// Adds the pairs of a port and a peer that a rule allows; `path` is the place of the rule in the
+    /// policy's `spec`. A rule with which the policy would exceed [`MAX_PAIRS`] or [`MAX_SELECTORS`] is
+    /// left out and described in `problems`.
     fn add_rule(
         &mut self,
         direction: Direction,
@@ -188,8 +190,9 @@ impl ParsedPolicy {
         parsed.collect()
     }
 
-    /// Returns the merged networks of all IP blocks in `peers`, or `None` if there are more than
-    /// `limit`.
+    /// Returns the merged networks of all valid IP blocks in `peers`; others are described in `problems`.
+    /// Gives up with `None` if the blocks split into too many networks for `limit`; the caller must still
+    /// compare the number of returned networks with the limit.
     fn networks(&mut self, peers: &[NetworkPolicyPeer], limit: usize) -> Option<Vec<IpNet>> {
         let mut networks = Vec::new();
         for block in peers.iter().filter_map(|peer| peer.ip_block.as_ref()) {
@@ -209,19 +212,19 @@ impl ParsedPolicy {
     }
 
     /// Returns the selectors of the pods in `peers`. An empty `peers` stands for all pods.
-    fn selected(&self, peers: &[NetworkPolicyPeer]) -> Vec<(PeerScope, PodSelector)> {
+    fn selected(&self, peers: &[NetworkPolicyPeer]) -> Vec<(PeerScope, ObjectSelector)> {
         if peers.is_empty() {
-            return vec![(PeerScope::Matching(PodSelector::default()), PodSelector::default())];
+            return vec![(PeerScope::Matching(ObjectSelector::default()), ObjectSelector::default())];
         }
         let of_pods = |peer: &&NetworkPolicyPeer| {
             peer.ip_block.is_none() && (peer.pod_selector.is_some() || peer.namespace_selector.is_some())
         };
         let selected = peers.iter().filter(of_pods).map(|peer| {
             let scope = match &peer.namespace_selector {
-                Some(selector) => PeerScope::Matching(PodSelector::of(selector)),
+                Some(selector) => PeerScope::Matching(ObjectSelector::of(selector)),
                 None => PeerScope::Own(self.owner.namespace.clone()),
             };
-            (scope, peer.pod_selector.as_ref().map(PodSelector::of).unwrap_or_default())
+            (scope, peer.pod_selector.as_ref().map(ObjectSelector::of).unwrap_or_default())
         });
         selected.collect()
     }
@@ -246,7 +249,7 @@ impl RulePairs {
         direction: Direction,
         ports: &[RulePort],
         networks: Vec<IpNet>,
-        selected: &[(PeerScope, PodSelector)],
+        selected: &[(PeerScope, ObjectSelector)],
         anybody: bool,
     ) -> Self {
         let mut peers = BTreeMap::new();

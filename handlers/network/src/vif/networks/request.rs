@@ -11,18 +11,19 @@ const MAX_INTERFACE_NAME: usize = 15;
 /// The reason why the additional networks that a pod requests are not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworksError {
-    /// The annotation is neither a JSON list nor a list of names, or it names invalid or too many networks.
+    /// The annotation is neither a JSON list nor a list of names, or it contains an invalid name, two interfaces
+    /// with the same name, or too many networks. The value describes the problem.
     #[error(
         "the annotation k8s.v1.cni.cncf.io/networks is neither a JSON list nor of the form `namespace/name@interface, name`: {0}"
     )]
     Malformed(String),
-    /// The network belongs to a namespace whose networks the pod may not use.
+    /// The network, which the value names, belongs to a namespace whose networks the pod may not use.
     #[error(
         "the pod may not use the NetworkAttachmentDefinition {0} of another namespace (`additional_networks.namespace_isolation`)"
     )]
     Isolated(String),
     /// The network does not exist, its definition is invalid, or it requires another VIF driver than the
-    /// one of the pod's node.
+    /// one of the pod's node. The value describes the problem.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -39,7 +40,8 @@ pub(super) struct NetworkRequest {
     pub(super) interface: String,
 }
 
-/// An entry of the annotation in its JSON form. Fields for other CNI plug-ins are ignored.
+/// An entry of the annotation `k8s.v1.cni.cncf.io/networks` in its JSON form. Fields for other CNI plug-ins
+/// are ignored.
 #[derive(Deserialize)]
 struct NetworkEntry {
     name: String,
@@ -47,10 +49,10 @@ struct NetworkEntry {
     interface: Option<String>,
 }
 
-/// Parses the annotation of a pod in `namespace`: a JSON list, or `namespace/name@interface, name`.
-/// An interface without a name becomes `eth1`, `eth2` and so on, by its position in the list.
-/// Returns [`NetworksError::Malformed`] for an invalid name, for two interfaces with the same name,
-/// and for more than 16 networks.
+/// Parses the annotation `k8s.v1.cni.cncf.io/networks` of a pod in `namespace`: a JSON list, or
+/// `namespace/name@interface, name`. An interface without a name becomes `eth1`, `eth2` and so on, by its
+/// position in the list. Returns [`NetworksError::Malformed`] for a malformed list, for an invalid name, for
+/// two interfaces with the same name, and for more than 16 networks.
 pub(super) fn parse(text: &str, namespace: &str) -> Result<Vec<NetworkRequest>, NetworksError> {
     let malformed = |problem: &dyn ToString| NetworksError::Malformed(problem.to_string());
     let text = text.trim();

@@ -18,11 +18,11 @@ pub(super) const MAX_DELAY: Duration = Duration::from_secs(300);
 pub(super) struct OperationFailure {
     /// The number of failures since the container was last started.
     pub(super) count: u32,
-    /// The time of the next attempt.
+    /// The time of the next attempt at the operation.
     pub(super) retry_at: Instant,
-    /// The reason, as one word in CamelCase.
+    /// The reason of the failure, as one word in CamelCase.
     pub(super) reason: String,
-    /// The message, for people.
+    /// The message about the failure, for people.
     pub(super) message: String,
     /// The log of the requests that the driver sent for the operation.
     pub(super) requests: Arc<RequestLog>,

@@ -20,6 +20,6 @@ pub(in crate::vnode) enum ContainerStep {
         /// The delay before the next check, which repeats a failed operation.
         after: Duration,
     },
-    /// Send this operation now.
+    /// Send this operation (start or stop) to the base now.
     Send(ContainerAction),
 }

@@ -326,7 +326,7 @@ async fn bases_that_have_not_answered_move_no_node_to_another_replica() {
     assert_eq!(bases.all_held().count(), 20);
     let movable = |node: &str| is_among(node, 10);
     assert!(bases.surplus(movable, at(106)).is_empty());
-    assert_eq!(bases.all_held().filter(|base| base.has_answered()).count(), 10);
+    assert_eq!(bases.all_held().filter(|base| base.end_wait_for_answer()).count(), 10);
     assert_eq!(bases.surplus(movable, at(106)).len(), 1);
 }
 

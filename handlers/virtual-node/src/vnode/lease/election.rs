@@ -10,15 +10,15 @@ use staffetta_handler::BootTime;
 pub(in crate::vnode) struct LeaseTiming {
     /// The time after which other processes take a Lease that is not renewed.
     pub(in crate::vnode) duration: Duration,
-    /// The interval between two renewals.
+    /// The interval between two renewals of the Lease by its holder.
     pub(in crate::vnode) renewal: Duration,
-    /// The delay before the next write after a failed one.
+    /// The delay before the next write to the Lease after a failed one, or after the second rejected one in a row.
     pub(in crate::vnode) retry: Duration,
 }
 
 impl LeaseTiming {
-    /// Returns the time from the start of a write for which its process may act: a quarter less than the duration, since
-    /// what was begun last must end before another process takes the Lease.
+    /// Returns the time from the start of a write to the Lease for which the holder may act for the node: a quarter less than `duration`,
+    /// so that the requests that it sends last end before another process takes the Lease.
     fn tenure(&self) -> Duration {
         self.duration * 3 / 4
     }
@@ -31,12 +31,12 @@ pub(in crate::vnode) enum LeaseWrite {
     Create,
     /// Replace the Lease in this state, to renew or take it.
     Replace {
-        /// The state that the Lease must have.
+        /// The state of the Lease to replace. In any other state, it is not written.
         seen: SeenLease,
     },
     /// Give up the Lease in this state, so that another process takes it.
     GiveUp {
-        /// The state that the Lease must have.
+        /// The state of the Lease to replace. In any other state, it is not written.
         seen: SeenLease,
     },
 }
@@ -48,7 +48,7 @@ pub(in crate::vnode) enum WriteResult {
     Written(SeenLease),
     /// The Lease was in another state than expected, and has this one.
     Conflict(SeenLease),
-    /// There is no such Lease.
+    /// The Lease was not written, and does not exist now.
     Missing,
     /// The request failed, and may have taken effect.
     Failed,
@@ -73,7 +73,7 @@ pub(in crate::vnode) struct LeaseElection {
     due: BootTime,
     /// The time at which the write in progress began; `None` if there is none.
     began: Option<BootTime>,
-    /// `true` if the last write met another state than expected.
+    /// `true` if the last write was rejected, because the Lease was in another state than expected or did not exist.
     conflicted: bool,
 }
 

@@ -15,7 +15,7 @@ use super::SeenLease;
 pub(in crate::vnode) struct LeaseIndex(DashMap<Arc<str>, SeenLease>);
 
 impl LeaseIndex {
-    /// Returns the newest state of the Lease of a node; `None` if it was never seen.
+    /// Returns the newest state of the Lease of a node that the watch has shown; `None` if it has shown none, or that state was forgotten.
     pub(in crate::vnode) fn get(&self, node: &str) -> Option<SeenLease> {
         self.0.get(node).map(|seen| seen.clone())
     }

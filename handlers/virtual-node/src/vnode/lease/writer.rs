@@ -22,7 +22,7 @@ use crate::lock::lock;
 const NAMESPACE: &str = "kube-node-lease";
 
 /// The minimum time between two warnings about failed writes.
-const WARNED: Duration = Duration::from_secs(30);
+const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The time limit of one request for a Lease.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -91,10 +91,10 @@ impl LeaseWriter {
         self.client.request(request).await
     }
 
-    /// Logs a failed write, as a warning at most once in [`WARNED`]. Returns [`WriteResult::Failed`].
+    /// Logs a failed write, as a warning at most once in [`WARNING_INTERVAL`]. Returns [`WriteResult::Failed`].
     fn failed(&self, name: &str, error: &str) -> WriteResult {
         let mut warned = lock(&self.warned);
-        if warned.is_none_or(|at| at.elapsed() >= WARNED) {
+        if warned.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
             *warned = Some(Instant::now());
             warn!(node = name, error, "leases of nodes cannot be written; the bases of these nodes wait");
         } else {

@@ -38,7 +38,7 @@ pub enum PeerError {
     /// The API server did not accept the new number of replicas.
     #[error("give the Deployment {replicas} replicas, one for each base that matches")]
     Scale {
-        /// The number of replicas.
+        /// The number of replicas that the Deployment was to get.
         replicas: i32,
         /// The cause.
         #[source]

@@ -87,8 +87,8 @@ impl PeerIndex {
         Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
     }
 
-    /// Returns a container for which `is_it` returns `true` and that was in a baseline since the start of this process; `None` if there is
-    /// none, or if such a container is in a baseline now.
+    /// Returns the last container that a peer Deployment has had since the start of this process and for which `is_it` returns `true`;
+    /// `None` if there is none among the last [`REMEMBERED`] containers, or if a peer Deployment has such a container now.
     pub(in crate::vnode) fn former_baseline_container(
         &self,
         is_it: impl Fn(&Container) -> bool,
@@ -99,7 +99,7 @@ impl PeerIndex {
     }
 
     /// Returns the newest state of a peer Deployment, and the number of replicas that it is to have; `None` if it has that number
-    /// already, or is no peer Deployment.
+    /// already, specifies no pods, or is no peer Deployment.
     pub(super) fn due(&self, uid: &str) -> Option<(Arc<Deployment>, i32)> {
         let peers = lock(&self.state);
         let deployment = peers.deployments.get(uid)?;

@@ -73,7 +73,7 @@ async fn source_of(client: Client, ids: &[&str], tunnel: Arc<NoTunnel>) -> (Vnod
         leases: Arc::default(),
         writer: LeaseWriter::new(client, "ours".to_owned(), 3600, std::collections::BTreeMap::new()).into(),
         baselines: Arc::new(PeerIndex::new("dev")),
-        answered: Arc::default(),
+        sent_baselines: Arc::default(),
         tracker,
         counts: dependencies().metrics.counts("vnode"),
         bases: Mutex::new(KnownBases::new("ours".to_owned(), TIMING, Duration::from_secs(3600))),

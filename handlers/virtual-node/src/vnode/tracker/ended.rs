@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::vnode::Operation;
 
-/// An operation on a container that ended.
+/// An ended operation on a container of a base, with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedOperation {
     /// The operation: base, container and action, and the pod if there is one.

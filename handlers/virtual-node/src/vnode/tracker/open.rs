@@ -52,7 +52,8 @@ impl OpenOperations {
         Some(EndedOperation { operation, outcome, took: since(asked), since_sent: sent.map(since) })
     }
 
-    /// Returns the operations that are stuck and were not reported for `repeat_after`, each with a sentence for people.
+    /// Returns the operations that are stuck and were not reported for `repeat_after`, each with a sentence for people. Records that they
+    /// are reported now.
     pub(super) fn stuck(
         &mut self,
         now: Instant,

@@ -9,19 +9,19 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// The maximum number of bases whose baselines are remembered.
+/// The maximum number of bases whose baselines (the containers with which a base is to start) are remembered.
 const REMEMBERED: usize = 10_000;
 
 /// The time for which a baseline is remembered. The pods of its containers are expected to be scheduled within this time.
 const RETENTION: Duration = Duration::from_secs(600);
 
-/// The images of the containers in the baseline that this process last sent to each base, by the name of its node. They are needed because
-/// the reports of a base contain no images.
+/// The images of the containers in the baseline (the containers with which a base is to start) that this process last sent to each base,
+/// by the name of its node. They are needed because the reports of a base contain no images.
 #[derive(Default)]
-pub(super) struct SentBaselines(Mutex<HashMap<Arc<str>, AnsweredBaseline>>);
+pub(super) struct SentBaselines(Mutex<HashMap<Arc<str>, SentBaseline>>);
 
-/// The images of a baseline that was sent to a base, and the time of the answer.
-struct AnsweredBaseline {
+/// The images of the containers in a baseline that was sent to a base, and the time at which it was sent.
+struct SentBaseline {
     at: Instant,
     images: HashMap<ContainerKey, String>,
 }
@@ -30,11 +30,11 @@ impl SentBaselines {
     /// Records the images of the baseline that was sent to the base of `node`; an empty baseline removes the record. If
     /// [`REMEMBERED`] bases are recorded, a further one is ignored.
     pub(super) fn record(&self, node: &Arc<str>, images: HashMap<ContainerKey, String>, now: Instant) {
-        let mut answered = lock(&self.0);
+        let mut sent = lock(&self.0);
         if images.is_empty() {
-            answered.remove(node);
-        } else if answered.len() < REMEMBERED || answered.contains_key(node) {
-            answered.insert(Arc::clone(node), AnsweredBaseline { at: now, images });
+            sent.remove(node);
+        } else if sent.len() < REMEMBERED || sent.contains_key(node) {
+            sent.insert(Arc::clone(node), SentBaseline { at: now, images });
         }
     }
 
@@ -46,6 +46,6 @@ impl SentBaselines {
 
     /// Forgets the baselines that were sent longer than [`RETENTION`] ago.
     pub(super) fn expire(&self, now: Instant) {
-        lock(&self.0).retain(|_, answered| now.saturating_duration_since(answered.at) < RETENTION);
+        lock(&self.0).retain(|_, sent| now.saturating_duration_since(sent.at) < RETENTION);
     }
 }
