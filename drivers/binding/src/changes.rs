@@ -1,4 +1,4 @@
-//! Counts the changes of the kernel and of Open vSwitch, for tests that kill the daemon between any two of them.
+//! Counts the changes of the kernel and the requests to OVSDB, for tests that kill the daemon between any two of them.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
