@@ -11,11 +11,11 @@ use staffetta_handler::{Failure, Panicked, QueueMetrics, TimedOut};
 /// The metrics of the queues of one handler.
 #[derive(Debug)]
 pub(crate) struct WorkqueueMetrics {
-    /// The number of events that were added to the queues.
+    /// The number of messages (events and triggers) that were added to the queues.
     pub(super) adds: Counter,
     /// The number of transient failures that were followed by another attempt.
     pub(super) retries: Counter,
-    /// The times for which events were queued before their handler was invoked, in seconds.
+    /// The times for which messages were queued before their handler was invoked, in seconds.
     pub(super) queue_duration: Histogram,
     /// The durations of invocations of the handler, in seconds.
     pub(super) work_duration: Histogram,

@@ -1,4 +1,4 @@
-//! The numbers of events in the queues of one handler.
+//! The numbers of messages (events and triggers) in the queues of one handler.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::PhaseName;
 use crate::pipeline::Chain;
 
-/// The numbers of events in the queues of one handler, and the times of its running invocations.
+/// The numbers of messages in the queues of one handler, and the times of its running invocations.
 pub(super) struct QueueCounts {
-    /// The number of events in each phase.
+    /// The number of messages in each phase.
     pub(super) by_phase: BTreeMap<PhaseName, usize>,
     /// The time that the running invocation which began first has taken so far; zero if none is running.
     pub(super) longest: Duration,
@@ -20,7 +20,7 @@ pub(super) struct QueueCounts {
 }
 
 impl QueueCounts {
-    /// Counts the events in the queues of `chain`. If that is `None`, because the handler is not set up yet, all counts are 0.
+    /// Counts the messages in the queues of `chain`. If that is `None`, because the handler is not set up yet, all counts are 0.
     pub(super) fn of(chain: Option<&Chain>) -> Self {
         let by_phase = PhaseName::ALL.map(|phase| (phase, 0)).into();
         let mut counts = Self { by_phase, longest: Duration::ZERO, unfinished: Duration::ZERO };
@@ -30,7 +30,7 @@ impl QueueCounts {
         counts
     }
 
-    /// Counts one event that has been in `phase` since `since`.
+    /// Counts one message that has been in `phase` since `since`.
     fn add(&mut self, phase: Phase, since: Instant) {
         *self.by_phase.entry(phase.into()).or_default() += 1;
         if phase == Phase::Running {

@@ -41,6 +41,9 @@ metadata: {name: web, namespace: NAME}
 
 const VIF: &str = r#"{"metadata":{"annotations":{"openstack.org/kuryr-vif":"{\"forged\":1}"}}}"#;
 
+/// The tenant, for kubectl.
+const TENANT: &str = "--as=tenant";
+
 /// A tenant with all rights that RBAC can give, in a namespace of its own.
 struct Tenant {
     admin: Kubectl,
@@ -61,11 +64,11 @@ impl Tenant {
 
     /// Asserts that the policy rejects the command of this user.
     async fn is_denied(&self, arguments: &[&str]) {
-        let error = self.admin.fails(&[arguments, &["--as=tenant"]].concat()).await;
+        let error = self.admin.fails(&[arguments, &[TENANT]].concat()).await;
         assert!(error.contains("is reserved to staffetta"), "{arguments:?}: {error}");
     }
 
-    /// Changes a reserved annotation of a pod, without storing the change.
+    /// Changes a reserved annotation of a pod, without storing the change. Returns the error if that is rejected.
     async fn forges(&self, user: &str) -> Result<String, String> {
         self.admin.attempt(&["patch", "pod", "web", "--patch", VIF, "--dry-run=server", user]).await
     }
@@ -79,7 +82,7 @@ impl Tenant {
     }
 
     async fn may(&self, arguments: &[&str]) {
-        self.admin.run(&[arguments, &["--as=tenant"]].concat()).await;
+        self.admin.run(&[arguments, &[TENANT]].concat()).await;
     }
 
     /// Writes a manifest to a file and returns the path.
@@ -107,8 +110,7 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
     let _turn = CLUSTER.lock().await;
     let site = Site::apply("admission", &simulated(&["vif"])).await;
     let tenant = Tenant::create(&site).await;
-    let anyone = "--as=tenant";
-    tenant.cannot_forge(anyone).await;
+    tenant.cannot_forge(TENANT).await;
 
     everything_reserved_is_denied(&tenant).await;
     everything_else_is_allowed(&tenant).await;
@@ -123,9 +125,9 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
 
     // A second installation, with accounts that may write too.
     site.remove().await;
-    eventually("the policy is gone", async || tenant.forges(anyone).await.is_ok()).await;
+    eventually("the policy is gone", async || tenant.forges(TENANT).await.is_ok()).await;
     let mut values = simulated(&["vif"]);
-    values["admission"] = json!({ "users": ["kuryr", "tenant"] });
+    values["admission"] = json!({ "users": ["a\"b\\c<d>", "tenant"], "groups": [] });
     let site = Site::apply("admission-again", &values).await;
     tenant.cannot_forge(&account).await;
     tenant.may(&["annotate", "pod", "web", "staffetta.dev/a=1"]).await;

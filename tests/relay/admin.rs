@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use staffetta::controller::Controller;
 use staffetta_apiserver::Requests;
 use staffetta_driver::{DriverError, Reason};
-use staffetta_memory::{Fault, VifMethod};
+use staffetta_memory::{Fault, LoadBalancerMethod, VifMethod};
 
 use crate::exposition::Exposition;
 use crate::world::{World, active};
@@ -186,6 +186,32 @@ async fn a_failed_object_shows_the_time_of_its_next_attempt() {
     assert_eq!(page.count("staffetta_objects", &[("handler", "vif"), ("phase", "failed")]), 3);
     assert_eq!(page.count("staffetta_failures_total", &[("handler", "vif"), ("outcome", "permanent")]), 3);
     assert_eq!(get(controller.admin(), "/livez").await, (200, "ok\n".into()), "a failed object harms nobody");
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_objects_of_all_handlers_are_shown_in_one_order() {
+    let world = World::with(QUICK).await;
+    world.vifs.faults().inject(VifMethod::Request, 1000, fails(Reason::Refused));
+    world.load_balancers.faults().inject(LoadBalancerMethod::Ensure, 1000, fails(Reason::Refused));
+    let controller = world.controller().await;
+    let failed = async |query: &str| {
+        let answer = state(&controller, query).await;
+        let objects = answer["objects"].as_array().unwrap().iter();
+        let handlers = objects.map(|object| object["handler"].as_str().unwrap().to_owned());
+        (handlers.collect::<Vec<_>>(), answer["omitted"].clone())
+    };
+    let fail = async |expected: &[&str]| {
+        world.until("it has failed", async || failed("?phase=failed").await.0 == expected).await;
+    };
+    world.pod("first", json!({}), json!({})).await;
+    fail(&["vif"]).await;
+    world.service("second", json!({ "ports": [{ "name": "http", "port": 80, "protocol": "TCP" }] })).await;
+    world.slice("second", &["10.10.0.5"]).await;
+    fail(&["vif", "lb"]).await;
+    world.pod("third", json!({}), json!({})).await;
+    fail(&["vif", "lb", "vif"]).await;
+    assert_eq!(failed("?limit=2").await, (vec!["vif".to_owned(), "lb".to_owned()], json!(1)));
     controller.stop().await.unwrap();
 }
 

@@ -37,9 +37,9 @@ pub(crate) fn announce(attachment: &VifAttachment) -> Result<(), DriverError> {
     }
 }
 
-/// Announces the addresses of the VIF from within the namespace of the pod: IPv4 addresses by gratuitous ARP, which the kernel sends when the
-/// interface gets its MAC address again, and each IPv6 address by an unsolicited neighbour advertisement (RFC 4861, section 7.2.6). Does
-/// nothing if the pod has ended.
+/// Announces the addresses of the VIF from within the namespace of the pod: IPv4 addresses by gratuitous ARP, which the kernel sends when
+/// the interface gets its MAC address again, and each IPv6 address by an unsolicited neighbour advertisement (RFC 4861, section 7.2.6).
+/// Does nothing if the pod has ended.
 fn announce_in(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Result<(), DriverError> {
     let vif = &attachment.vif;
     let Some(index) = until_operational(&attachment.interface, namespaces)? else { return Ok(()) };

@@ -20,7 +20,7 @@ mod switch;
 /// The lock that a test holds while it uses the counter [`LEFT`], which all tests share.
 static COUNTED: Mutex<()> = Mutex::new(());
 
-/// Returns the interfaces of the VIF that these drivers created on the node, all interfaces in the pod except loopback, and all ports of
+/// Returns the interfaces of the VIF that these drivers created on the node, all Ethernet interfaces in the pod, and all ports of
 /// Open vSwitch that these drivers created, each on its own line; empty if there are none.
 fn existing(attachment: &VifAttachment, switch: Option<&OpenVSwitch>) -> String {
     let netns = attachment.netns.file_name().unwrap().to_str().unwrap();

@@ -28,8 +28,8 @@ impl NestedBinding {
         Self { parent }
     }
 
-    /// Returns the interface of the node that carries nested VIFs: that of `binding.link_iface`, or else the one of the default route. It is
-    /// looked up for each VIF, because it may appear or change while the daemon runs.
+    /// Returns the interface of the node that carries nested VIFs: that of `binding.link_iface`, or else the one of the default route. It
+    /// is looked up for each VIF, because it may appear or change while the daemon runs.
     fn parent(&self, host: &RouteSocket) -> Result<LinkMessage, DriverError> {
         let step = "find the interface of the node that carries the VIF";
         let missing = |detail: &str| DriverError::new(Reason::Unavailable, step).detail(detail.to_owned());

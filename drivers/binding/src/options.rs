@@ -12,8 +12,8 @@ use staffetta_driver::MacAddress;
 #[serde(default, deny_unknown_fields)]
 pub struct BindingOptions {
     /// The bridges of Linux and Open vSwitch to which pods may be connected. A name that ends in `*` permits each bridge whose name
-    /// begins with the text before the `*`. A VIF on another bridge is refused, because tenants can write annotations. The default permits those of
-    /// Neutron's agents; `neutron_defaults.ovs_bridge` must be among them.
+    /// begins with the text before the `*`. A VIF on another bridge is refused, because tenants can write annotations. The default permits
+    /// those of Neutron's agents; `neutron_defaults.ovs_bridge` must be among them.
     pub bridges: Vec<String>,
     /// The Unix socket of OVSDB, for VIFs of Open vSwitch.
     #[schemars(length(min = 1))]

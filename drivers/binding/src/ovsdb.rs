@@ -226,8 +226,8 @@ impl Ovsdb {
         Ok(results.into())
     }
 
-    /// Sends one JSON-RPC request over a new connection, and returns the response with its id (RFC 7047, section 4). Each read and each write
-    /// may take [`REQUEST_TIMEOUT`], and all responses together may have [`MAX_ANSWER`] bytes.
+    /// Sends one JSON-RPC request over a new connection, and returns the response with its id (RFC 7047, section 4). Each read and each
+    /// write may take [`REQUEST_TIMEOUT`], and all responses together may have [`MAX_ANSWER`] bytes.
     fn exchange(&self, request: &Value) -> io::Result<Value> {
         #[cfg(test)]
         crate::changes::count()?;

@@ -249,8 +249,8 @@ impl Elector {
         }
     }
 
-    /// Returns `true` if no other process need lose the lease first: it has no holder, is left from the previous term of this process, or
-    /// is held by this participant (by a candidate only if the response to its write was lost).
+    /// Returns `true` if this participant may take the lease at once: nobody holds it, a previous term of this process left it, or this
+    /// participant holds it (a candidate only if the response to its write was lost).
     fn is_free(&self, lease: &ObservedLease) -> bool {
         let holder = &lease.holder;
         holder.is_empty() || *holder == self.identity || self.previous.as_ref() == Some(holder)

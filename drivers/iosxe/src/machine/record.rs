@@ -63,8 +63,9 @@ pub(crate) struct Attempt {
     pub(super) at: Instant,
     /// The time by which the effect of the step must be visible.
     pub(super) until: Instant,
-    /// The number of consecutive attempts at the step. It begins anew when the state of the application changes, if the device refused the
-    /// step, or the new state is `Absent` or makes the step unnecessary; except for an install that was cancelled or aborted.
+    /// The number of consecutive attempts at the step. When the state of the application changes, it begins anew if the device
+    /// had refused the step, or if the new state is `Absent` or makes the step unnecessary. It continues after an install that was
+    /// cancelled or aborted.
     pub(super) tries: u32,
     /// `true` if the device may not have received the request of the step.
     uncertain: bool,

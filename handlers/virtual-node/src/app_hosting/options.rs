@@ -55,7 +55,7 @@ pub struct AppHostingOptions {
     /// The time for which an application on a device must have had no pod before it is removed, in milliseconds. Only
     /// applications with the ownership labels of this cluster are removed.
     pub orphan_grace_ms: u64,
-    /// `true` to serve the kubelet API of each node: `kubectl logs` and `exec` get an error that names the limitation. Clients that
+    /// Serve the kubelet API of each node: `kubectl logs` and `exec` get an error that names the limitation. Clients that
     /// the API server authorizes, by a client certificate or a bearer token, get `/pods`, `/stats/summary` and
     /// `/metrics/resource`.
     pub kubelet: bool,

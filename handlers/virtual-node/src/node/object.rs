@@ -178,9 +178,9 @@ pub(crate) fn status_patch(node: &Node, machine: &MachineView, now: Timestamp) -
     let before = node.status.clone().unwrap_or_default();
     let wanted = status(machine, &before, now);
     let known = before.conditions.as_deref().unwrap_or_default();
-    let held = |wanted: &NodeCondition| known.iter().any(|condition| has_content_of(condition, wanted));
+    let is_present = |wanted: &NodeCondition| known.iter().any(|condition| has_content_of(condition, wanted));
     let moved = before.addresses.clone().unwrap_or_default() != addresses(machine);
-    let same = wanted.conditions.iter().flatten().all(held)
+    let same = wanted.conditions.iter().flatten().all(is_present)
         && quantity::same(before.capacity.as_ref(), wanted.capacity.as_ref())
         && quantity::same(before.allocatable.as_ref(), wanted.allocatable.as_ref())
         && before.node_info == wanted.node_info

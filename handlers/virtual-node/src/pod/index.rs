@@ -185,13 +185,13 @@ impl Cluster {
             self.gone.remove(&name);
             self.real_nodes.insert(name);
         } else {
-            self.lost_kubelet(&name);
+            self.forget_kubelet(&name);
             self.virtual_nodes.insert(name, Arc::clone(node));
         }
     }
 
     /// Records that a node was deleted or became virtual. If it had a kubelet, the index does not contain its pods, which must be read.
-    fn lost_kubelet(&mut self, name: &str) {
+    fn forget_kubelet(&mut self, name: &str) {
         self.overlooked.extend(self.real_nodes.take(name).map(|name| (name, Instant::now())));
     }
 }
@@ -224,7 +224,7 @@ impl Index<Node> for ClusterIndex {
                 let name = tombstone.object_ref().name.to_owned();
                 let mut cluster = lock(&self.0);
                 cluster.virtual_nodes.remove(&name);
-                cluster.lost_kubelet(&name);
+                cluster.forget_kubelet(&name);
             }
         }
     }

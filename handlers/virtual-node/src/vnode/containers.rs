@@ -323,7 +323,7 @@ impl BaseContainers {
                 || container.shown.is_some()
                 || container.operation.is_some()
                 || container.failure.is_some()
-                || container.starts.as_ref().is_some_and(|starts| starts.lengthen_backoff_at(now))
+                || container.starts.as_ref().is_some_and(|starts| starts.still_count_at(now))
         });
     }
 

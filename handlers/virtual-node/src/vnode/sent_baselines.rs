@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// The maximum number of bases whose baselines (the containers with which a base is to start) are remembered.
+/// The maximum number of bases whose baselines are remembered.
 const REMEMBERED: usize = 10_000;
 
 /// The time for which a baseline is remembered. The pods of its containers are expected to be scheduled within this time.
 const RETENTION: Duration = Duration::from_secs(600);
 
-/// The images of the containers in the baseline (the containers with which a base is to start) that this process last sent to each base,
-/// by the name of its node. They are needed because the reports of a base contain no images.
+/// The images of the containers in the baseline that this process last sent to each base, by the name of its node. They are needed because
+/// the reports of a base contain no images.
 #[derive(Default)]
 pub(super) struct SentBaselines(Mutex<HashMap<Arc<str>, SentBaseline>>);
 

@@ -23,7 +23,7 @@ impl Starts {
     /// Returns the record of a further start with this image. It continues the record `earlier` if that has the same image and its last
     /// start was less than [`STEADY`] ago.
     pub(super) fn after(earlier: Option<Self>, image: &str, now: Instant) -> Self {
-        let earlier = earlier.filter(|earlier| earlier.image == image && earlier.lengthen_backoff_at(now));
+        let earlier = earlier.filter(|earlier| earlier.image == image && earlier.still_count_at(now));
         let earlier = earlier.map_or(0, |earlier| earlier.count);
         // The second start follows at once.
         let delay = earlier.checked_sub(1).map(|repeated| BACKOFF.requeue_delay(repeated, None));
@@ -32,7 +32,7 @@ impl Starts {
     }
 
     /// Returns `true` while these starts lengthen the back-off: for [`STEADY`] after the last one.
-    pub(super) fn lengthen_backoff_at(&self, now: Instant) -> bool {
+    pub(super) fn still_count_at(&self, now: Instant) -> bool {
         now < self.last + STEADY
     }
 
