@@ -132,8 +132,10 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
     tenant.cannot_forge(&account).await;
     tenant.may(&["annotate", "pod", "web", "staffetta.dev/a=1"]).await;
 
-    tenant.remove().await;
+    // First the policy, which permits nobody else to remove finalizers.
     site.remove().await;
+    eventually("the policy is gone", async || tenant.forges(&account).await.is_ok()).await;
+    tenant.remove().await;
 }
 
 async fn everything_reserved_is_denied(tenant: &Tenant) {
