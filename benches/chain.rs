@@ -37,6 +37,8 @@ const OBJECTS: usize = 10_000;
 const EVENTS: u32 = 100;
 const TOTAL: usize = OBJECTS * EVENTS as usize;
 const ROUNDS: usize = 5;
+/// The number of namespaces of the objects.
+const NAMESPACES: usize = 100;
 /// The number of objects whose idle queues are measured.
 const IDLE_OBJECTS: usize = 100_000;
 /// A leader's term ends some time: each step of a handler looks at the clock.
@@ -283,8 +285,9 @@ fn main() {
     let kinds: Vec<_> = (0..OBJECTS)
         .flat_map(|index| (1..=EVENTS).map(move |sequence| (index, sequence)))
         .map(|(index, sequence)| {
-            let uid = format!("{index:08x}-0000-4000-8000-000000000000");
-            let metadata = ObjectMeta { uid: Some(uid), ..ObjectMeta::default() };
+            let (uid, namespace) =
+                (format!("{index:08x}-0000-4000-8000-000000000000"), format!("team-{}", index % NAMESPACES));
+            let metadata = ObjectMeta { uid: Some(uid), namespace: Some(namespace), ..ObjectMeta::default() };
             Arc::new(Tick { metadata, index, sequence })
         })
         .collect();

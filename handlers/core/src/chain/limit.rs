@@ -1,5 +1,6 @@
 //! Bounds the number of concurrent invocations.
 
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -7,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::EventHandler;
 use super::context::Context;
-use crate::event::{Message, OrderingKey};
+use crate::event::{KeyHasher, Message, OrderingKey};
 use crate::failure::HandlerError;
 
 /// A wrapper that runs at most a fixed number of invocations of its handler concurrently. Each group of messages has its own limit. Among
@@ -23,9 +24,12 @@ pub struct Limit<H, E> {
     ungrouped: Semaphore,
     /// The function that returns the group of a message, or `None` if it belongs to no group.
     group: GroupBy<E>,
-    /// The permits of each group and each namespace with a running or waiting invocation.
-    groups: DashMap<OrderingKey, Arc<Semaphore>>,
+    /// The permits of groups and namespaces: all with a running or waiting invocation, and some others.
+    groups: DashMap<OrderingKey, Arc<Semaphore>, BuildHasherDefault<KeyHasher>>,
 }
+
+/// The number of groups and namespaces at which those without an invocation are removed.
+const MAX_IDLE: usize = 1024;
 
 /// The type of a function that returns the group of a message; `None` if it belongs to no group.
 pub(super) type GroupBy<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
@@ -34,7 +38,18 @@ impl<H, E> Limit<H, E> {
     /// Creates a wrapper with `permits` permits (at least one) for the messages without a group together, and as many for each group.
     pub(super) fn new(inner: H, permits: usize, group: GroupBy<E>) -> Self {
         let permits = permits.clamp(1, Semaphore::MAX_PERMITS);
-        Self { inner, permits, ungrouped: Semaphore::new(permits), group, groups: DashMap::new() }
+        Self { inner, permits, ungrouped: Semaphore::new(permits), group, groups: DashMap::default() }
+    }
+
+    /// Returns the semaphore of a group or a namespace. A new one has `permits` permits.
+    fn permits_of(&self, key: OrderingKey, permits: usize) -> Arc<Semaphore> {
+        if let Some(known) = self.groups.get(&key) {
+            return Arc::clone(&known);
+        }
+        if self.groups.len() >= MAX_IDLE {
+            self.groups.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
+        }
+        Arc::clone(&self.groups.entry(key).or_insert_with(|| Arc::new(Semaphore::new(permits))))
     }
 }
 
@@ -44,19 +59,10 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
         // A namespace is a group with half of the permits, within the common ones.
         let namespace = || event.object_ref().namespace.map(|name| OrderingKey::of(("namespace", name)));
         let permits = if group.is_some() { self.permits } else { (self.permits / 2).max(1) };
-        let key = group.or_else(namespace);
-        let share = key.map(|key| {
-            Arc::clone(&self.groups.entry(key).or_insert_with(|| Arc::new(Semaphore::new(permits))))
-        });
-        let of_share = acquire(share.as_deref()).await;
-        let of_all = acquire(group.is_none().then_some(&self.ungrouped)).await;
-        let result = self.inner.handle(event, context).await;
-        drop((of_share, of_all));
-        // The last invocation removes its group: the only copies are that of the map and ours. After a panic, the next one removes it.
-        if let Some(key) = key {
-            self.groups.remove_if(&key, |_, semaphore| Arc::strong_count(semaphore) <= 2);
-        }
-        result
+        let share = group.or_else(namespace).map(|key| self.permits_of(key, permits));
+        let _of_share = acquire(share.as_deref()).await;
+        let _of_all = acquire(group.is_none().then_some(&self.ungrouped)).await;
+        self.inner.handle(event, context).await
     }
 }
 
@@ -101,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_group_has_its_own_permits_and_is_removed_when_nothing_of_it_runs() {
+    async fn a_group_has_its_own_permits() {
         let crowd = Arc::new(Crowd::default());
         let limit = Enter(Arc::clone(&crowd)).limit(2, |event: &TestMessage| {
             event.uid().split_once('-').map(|(node, _)| OrderingKey::of(node))
@@ -111,7 +117,17 @@ mod tests {
         let context = Context::detached();
         futures_util::future::join_all(events.iter().map(|event| limit.handle(event, &context))).await;
         assert_eq!(crowd.most.load(Ordering::SeqCst), 6, "two of each of the three");
-        assert!(limit.groups.is_empty());
+    }
+
+    #[tokio::test]
+    async fn groups_without_an_invocation_do_not_accumulate_and_the_others_stay() {
+        let limit = Enter(Arc::default()).limit(1, |event: &TestMessage| Some(OrderingKey::of(event.uid())));
+        let (busy, context) = (limit.permits_of(OrderingKey::of("busy"), 1), Context::detached());
+        for group in 0..3 * MAX_IDLE {
+            limit.handle(&TestMessage::added(&group.to_string()), &context).await.expect("it is let in");
+        }
+        assert!(limit.groups.len() <= MAX_IDLE, "{}", limit.groups.len());
+        assert!(Arc::ptr_eq(&busy, &limit.permits_of(OrderingKey::of("busy"), 1)));
     }
 
     #[tokio::test]
@@ -130,7 +146,6 @@ mod tests {
             6,
             "the other namespace does not wait for the greedy one"
         );
-        assert!(limit.groups.is_empty());
     }
 
     #[tokio::test]
