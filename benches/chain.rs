@@ -132,6 +132,11 @@ impl ResourceEventHandler<Tick> for NoOp {
     }
 }
 
+fn metadata(uid: String, index: usize) -> ObjectMeta {
+    let namespace = format!("team-{}", index % NAMESPACES);
+    ObjectMeta { uid: Some(uid), namespace: Some(namespace), ..ObjectMeta::default() }
+}
+
 type Ticks = Arc<Vec<Arc<Tick>>>;
 
 fn ticks(order: impl Iterator<Item = (usize, u32)>, kinds: &[Arc<Tick>]) -> Ticks {
@@ -237,7 +242,7 @@ async fn idle_bytes() -> f64 {
     let objects: Vec<_> = (0..2 * IDLE_OBJECTS)
         .map(|object| {
             let uid = format!("{object:08x}-0000-4000-9000-000000000000");
-            let metadata = ObjectMeta { uid: Some(uid), ..ObjectMeta::default() };
+            let metadata = metadata(uid, object);
             Arc::new(Tick { metadata, index: object % OBJECTS, sequence: 1 })
         })
         .collect();
@@ -285,9 +290,7 @@ fn main() {
     let kinds: Vec<_> = (0..OBJECTS)
         .flat_map(|index| (1..=EVENTS).map(move |sequence| (index, sequence)))
         .map(|(index, sequence)| {
-            let (uid, namespace) =
-                (format!("{index:08x}-0000-4000-8000-000000000000"), format!("team-{}", index % NAMESPACES));
-            let metadata = ObjectMeta { uid: Some(uid), namespace: Some(namespace), ..ObjectMeta::default() };
+            let metadata = metadata(format!("{index:08x}-0000-4000-8000-000000000000"), index);
             Arc::new(Tick { metadata, index, sequence })
         })
         .collect();

@@ -41,8 +41,14 @@ metadata: {name: web, namespace: NAME}
 
 const VIF: &str = r#"{"metadata":{"annotations":{"openstack.org/kuryr-vif":"{\"forged\":1}"}}}"#;
 
-/// The tenant, for kubectl.
-const TENANT: &str = "--as=tenant";
+/// The arguments of kubectl for the tenant.
+const TENANT: &[&str] = &["--as=tenant"];
+
+/// The arguments of kubectl for the administrator of the cluster, who is in the group `system:masters`.
+const ADMIN: &[&str] = &[];
+
+/// The name of a user that needs escapes in the policy.
+const ODD: &str = "a\"b\\c<d>";
 
 /// A tenant with all rights that RBAC can give, in a namespace of its own.
 struct Tenant {
@@ -57,24 +63,26 @@ impl Tenant {
         let admin = Kubectl::find(&site.kubeconfig, &namespace);
         admin.apply(&OBJECTS.replace("NAME", &namespace)).await;
         let account = format!("--serviceaccount={}:{}", site.namespace, site.account().await);
-        let subjects = ["--clusterrole=cluster-admin", "--user=tenant", &account];
+        let odd = format!("--user={ODD}");
+        let subjects = ["--clusterrole=cluster-admin", "--user=tenant", &odd, &account];
         admin.run(&[&["create", "clusterrolebinding", &namespace], &subjects[..]].concat()).await;
         Self { admin, namespace, files: tempfile::tempdir().unwrap() }
     }
 
     /// Asserts that the policy rejects the command of this user.
     async fn is_denied(&self, arguments: &[&str]) {
-        let error = self.admin.fails(&[arguments, &[TENANT]].concat()).await;
+        let error = self.admin.fails(&[arguments, TENANT].concat()).await;
         assert!(error.contains("is reserved to staffetta"), "{arguments:?}: {error}");
     }
 
     /// Changes a reserved annotation of a pod, without storing the change. Returns the error if that is rejected.
-    async fn forges(&self, user: &str) -> Result<String, String> {
-        self.admin.attempt(&["patch", "pod", "web", "--patch", VIF, "--dry-run=server", user]).await
+    async fn forges(&self, user: &[&str]) -> Result<String, String> {
+        let patch = ["patch", "pod", "web", "--patch", VIF, "--dry-run=server"];
+        self.admin.attempt(&[&patch, user].concat()).await
     }
 
     /// Waits until the policy rejects a reserved annotation of this user.
-    async fn cannot_forge(&self, user: &str) {
+    async fn cannot_forge(&self, user: &[&str]) {
         eventually("the policy is in force", async || {
             self.forges(user).await.is_err_and(|error| error.contains("is reserved to staffetta"))
         })
@@ -82,7 +90,7 @@ impl Tenant {
     }
 
     async fn may(&self, arguments: &[&str]) {
-        self.admin.run(&[arguments, &[TENANT]].concat()).await;
+        self.admin.run(&[arguments, TENANT].concat()).await;
     }
 
     /// Writes a manifest to a file and returns the path.
@@ -111,13 +119,14 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
     let site = Site::apply("admission", &simulated(&["vif"])).await;
     let tenant = Tenant::create(&site).await;
     tenant.cannot_forge(TENANT).await;
+    tenant.forges(ADMIN).await.unwrap();
 
     everything_reserved_is_denied(&tenant).await;
     everything_else_is_allowed(&tenant).await;
 
     // The controller's account.
-    let account = format!("--as=system:serviceaccount:{}:{}", site.namespace, site.account().await);
-    tenant.admin.run(&["patch", "pod", "plain", "--patch", VIF, &account]).await;
+    let account = &*format!("--as=system:serviceaccount:{}:{}", site.namespace, site.account().await);
+    tenant.admin.run(&["patch", "pod", "plain", "--patch", VIF, account]).await;
     let other = format!("--as=system:serviceaccount:{}:staffetta", tenant.namespace);
     let error =
         tenant.admin.fails(&["annotate", "service", "web", "openstack.org/kuryr-lbaas-spec=x", &other]).await;
@@ -127,14 +136,16 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
     site.remove().await;
     eventually("the policy is gone", async || tenant.forges(TENANT).await.is_ok()).await;
     let mut values = simulated(&["vif"]);
-    values["admission"] = json!({ "users": ["a\"b\\c<d>", "tenant"], "groups": [] });
+    values["admission"] = json!({ "users": [ODD, "tenant"], "groups": [] });
     let site = Site::apply("admission-again", &values).await;
-    tenant.cannot_forge(&account).await;
+    tenant.cannot_forge(&[account]).await;
+    tenant.cannot_forge(ADMIN).await;
+    tenant.forges(&[&format!("--as={ODD}")]).await.unwrap();
     tenant.may(&["annotate", "pod", "web", "staffetta.dev/a=1"]).await;
 
-    // First the policy, which permits nobody else to remove finalizers.
+    // First the policy, which does not let the administrator remove finalizers any more.
     site.remove().await;
-    eventually("the policy is gone", async || tenant.forges(&account).await.is_ok()).await;
+    eventually("the policy is gone", async || tenant.forges(ADMIN).await.is_ok()).await;
     tenant.remove().await;
 }
 

@@ -222,7 +222,11 @@ fn in_another_namespace_all_of_it_still_belongs_together_with_helm() {
 /// The expressions of the accounts and groups that may write reserved metadata.
 fn writers(objects: &[Value]) -> [&str; 2] {
     let policy = only(objects, "ValidatingAdmissionPolicy");
-    [0, 1].map(|position| policy["spec"]["variables"][position]["expression"].as_str().unwrap())
+    let variables = policy["spec"]["variables"].as_array().unwrap();
+    ["users", "groups"].map(|name| {
+        let variable = variables.iter().find(|variable| variable["name"] == name).unwrap();
+        variable["expression"].as_str().unwrap()
+    })
 }
 
 #[test]

@@ -195,23 +195,25 @@ async fn the_objects_of_all_handlers_are_shown_in_one_order() {
     world.vifs.faults().inject(VifMethod::Request, 1000, fails(Reason::Refused));
     world.load_balancers.faults().inject(LoadBalancerMethod::Ensure, 1000, fails(Reason::Refused));
     let controller = world.controller().await;
-    let failed = async |query: &str| {
+    let shown = async |query: &str| {
         let answer = state(&controller, query).await;
         let objects = answer["objects"].as_array().unwrap().iter();
-        let handlers = objects.map(|object| object["handler"].as_str().unwrap().to_owned());
-        (handlers.collect::<Vec<_>>(), answer["omitted"].clone())
+        let names = objects.map(|object| object["name"].as_str().unwrap().to_owned());
+        (names.collect::<Vec<_>>(), answer["omitted"].clone())
     };
-    let fail = async |expected: &[&str]| {
-        world.until("it has failed", async || failed("?phase=failed").await.0 == expected).await;
+    let until_failed = async |names: &[&str]| {
+        let all = async || shown("?phase=failed").await.0 == names;
+        world.until(&format!("these have failed: {names:?}"), all).await;
     };
     world.pod("first", json!({}), json!({})).await;
-    fail(&["vif"]).await;
+    until_failed(&["first"]).await;
     world.service("second", json!({ "ports": [{ "name": "http", "port": 80, "protocol": "TCP" }] })).await;
     world.slice("second", &["10.10.0.5"]).await;
-    fail(&["vif", "lb"]).await;
+    until_failed(&["first", "second-1"]).await;
     world.pod("third", json!({}), json!({})).await;
-    fail(&["vif", "lb", "vif"]).await;
-    assert_eq!(failed("?limit=2").await, (vec!["vif".to_owned(), "lb".to_owned()], json!(1)));
+    until_failed(&["first", "second-1", "third"]).await;
+    let expected = (["first", "second-1"].map(str::to_owned).to_vec(), json!(1));
+    assert_eq!(shown("?phase=failed&limit=2").await, expected);
     controller.stop().await.unwrap();
 }
 

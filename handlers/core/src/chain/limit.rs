@@ -24,12 +24,12 @@ pub struct Limit<H, E> {
     ungrouped: Semaphore,
     /// The function that returns the group of a message, or `None` if it belongs to no group.
     group: GroupBy<E>,
-    /// The permits of groups and namespaces: all with a running or waiting invocation, and some others.
+    /// The semaphores of groups and namespaces: all with a running or waiting invocation, and idle ones until they are removed.
     groups: DashMap<OrderingKey, Arc<Semaphore>, BuildHasherDefault<KeyHasher>>,
 }
 
-/// The number of groups and namespaces at which those without an invocation are removed.
-const MAX_IDLE: usize = 1024;
+/// The number of known groups and namespaces at which the idle ones are removed when a further one comes.
+const SWEEP_AT: usize = 16_384;
 
 /// The type of a function that returns the group of a message; `None` if it belongs to no group.
 pub(super) type GroupBy<E> = Box<dyn Fn(&E) -> Option<OrderingKey> + Send + Sync>;
@@ -42,11 +42,11 @@ impl<H, E> Limit<H, E> {
     }
 
     /// Returns the semaphore of a group or a namespace. A new one has `permits` permits.
-    fn permits_of(&self, key: OrderingKey, permits: usize) -> Arc<Semaphore> {
+    fn semaphore_of(&self, key: OrderingKey, permits: usize) -> Arc<Semaphore> {
         if let Some(known) = self.groups.get(&key) {
             return Arc::clone(&known);
         }
-        if self.groups.len() >= MAX_IDLE {
+        if self.groups.len() >= SWEEP_AT {
             self.groups.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
         Arc::clone(&self.groups.entry(key).or_insert_with(|| Arc::new(Semaphore::new(permits))))
@@ -59,7 +59,7 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
         // A namespace is a group with half of the permits, within the common ones.
         let namespace = || event.object_ref().namespace.map(|name| OrderingKey::of(("namespace", name)));
         let permits = if group.is_some() { self.permits } else { (self.permits / 2).max(1) };
-        let share = group.or_else(namespace).map(|key| self.permits_of(key, permits));
+        let share = group.or_else(namespace).map(|key| self.semaphore_of(key, permits));
         let _of_share = acquire(share.as_deref()).await;
         let _of_all = acquire(group.is_none().then_some(&self.ungrouped)).await;
         self.inner.handle(event, context).await
@@ -73,8 +73,11 @@ async fn acquire(semaphore: Option<&Semaphore>) -> Option<SemaphorePermit<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt;
 
     use super::*;
     use crate::test_message::TestMessage;
@@ -120,14 +123,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn groups_without_an_invocation_do_not_accumulate_and_the_others_stay() {
+    async fn idle_groups_are_kept_until_there_are_many_and_busy_ones_longer() {
         let limit = Enter(Arc::default()).limit(1, |event: &TestMessage| Some(OrderingKey::of(event.uid())));
-        let (busy, context) = (limit.permits_of(OrderingKey::of("busy"), 1), Context::detached());
-        for group in 0..3 * MAX_IDLE {
-            limit.handle(&TestMessage::added(&group.to_string()), &context).await.expect("it is let in");
+        let (event, context) = (TestMessage::added, Context::detached());
+        let semaphore = |group: &str| Arc::downgrade(&limit.semaphore_of(OrderingKey::of(group), 1));
+        let busy_event = event("busy");
+        let mut busy = pin!(limit.handle(&busy_event, &context));
+        assert!(busy.as_mut().now_or_never().is_none());
+        let (idle, busy_semaphore) = (semaphore("0"), semaphore("busy"));
+        for group in 0..2 * SWEEP_AT {
+            limit.handle(&event(&group.to_string()), &context).await.expect("it is let in");
+            assert!(limit.groups.len() <= SWEEP_AT);
+            assert_eq!(idle.upgrade().is_some(), group < SWEEP_AT - 1, "{group}");
         }
-        assert!(limit.groups.len() <= MAX_IDLE, "{}", limit.groups.len());
-        assert!(Arc::ptr_eq(&busy, &limit.permits_of(OrderingKey::of("busy"), 1)));
+        assert!(busy_semaphore.upgrade().is_some());
+        busy.await.expect("it is let in");
     }
 
     #[tokio::test]
