@@ -16,8 +16,8 @@ use super::lease::{
 /// knows the node takes the Lease before.
 const UNKNOWN_NODE_DURATIONS: u32 = 5;
 
-/// The Lease of this replica, and those of other replicas and of nodes that this replica does not know. A replica that holds no node has a
-/// Lease of its own.
+/// The Lease that shows that this replica is alive while it holds the Lease of no node, and the Leases of other replicas and of nodes
+/// that this replica does not know.
 pub(super) struct Replicas {
     replica: String,
     timing: LeaseTiming,
