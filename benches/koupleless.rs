@@ -172,6 +172,8 @@ impl World {
         let server = RealServer::start(&flags.each_ref().map(String::as_str)).await;
         let client = cluster::client(server.kubeconfig()).await;
         let first = Program::start(server.kubeconfig(), &link.sections(0));
+        // Until then, it cannot know that nobody holds the Leases of new bases.
+        tokio::time::sleep(LEASE + RENEWAL).await;
         (Self { client, server, audit, link, bases: Vec::new(), size }, first)
     }
 

@@ -16,9 +16,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Resource;
 use serde_json::json;
-use staffetta_driver::{
-    NoopVifPool, Owner, PodSecurityGroupsDriver, PodVifDriver, SecurityGroupId, Vif, VifRequest,
-};
+use staffetta_driver::{Owner, PodSecurityGroupsDriver, PodVifDriver, SecurityGroupId, Vif, VifRequest};
 use staffetta_handler::{
     AnyEvent, Context, Event, EventHandler, Message, Recorder, Registration, TriggerSender,
 };
@@ -29,6 +27,7 @@ use staffetta_network::os_vif::{KURYR_VIF, PodState};
 use staffetta_network::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
 use staffetta_network::policy::{PolicyDrivers, PolicyHandler};
 use staffetta_network::vif::VifClaims;
+use staffetta_pool::NoopVifPool;
 
 use report::{Row, largest, median, milliseconds, publish};
 
@@ -255,7 +254,10 @@ impl Cluster {
 
     async fn handle(&self, event: &AnyEvent) {
         if self.handler.wants(event).is_taken() {
-            self.handler.handle(event, &Context::detached()).await.expect("the simulated network does all");
+            self.handler
+                .handle(&self.handler.resolve(event), &Context::detached())
+                .await
+                .expect("the simulated network does all");
         }
     }
 

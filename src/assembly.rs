@@ -35,8 +35,6 @@ use staffetta_driver::Fence;
 use staffetta_handler::{Registry, Setup, SetupError};
 
 use crate::config::{self, KubernetesOptions};
-#[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
-use crate::term::Term;
 
 pub use memory::world;
 pub use prefix_ip::interfaces;
@@ -68,12 +66,11 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// Returns the fence of the drivers, which lets requests pass only during the leadership term. A command without a leader election has no
-/// term, and its fence lets all requests pass.
+/// Returns the fence that all drivers share, which lets requests pass only during the leadership term. A command without a leader election
+/// has no term, and its fence lets all requests pass.
 #[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
 fn fence(setup: &Setup) -> Result<Fence, SetupError> {
-    let term = setup.shared(|| Ok(Term::unlimited()))?;
-    Ok(Fence::new(move || term.is_active()))
+    setup.shared(|| Ok(Fence::default())).map(|fence| Fence::clone(&fence))
 }
 
 /// Returns `true` if the option `kubernetes.enabled_handlers` contains the handler `name`.

@@ -14,8 +14,8 @@ use serde::Serialize;
 use serde_json::Value;
 use staffetta_driver::VifPoolDriver;
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Context, DryRunPlan, EventHandler, HandlerError, Identity, Registration,
-    Registry, Setup, causes,
+    AnyEvent, BackoffPolicy, DryRunPlan, EventHandler, HandlerError, Identity, Registration, Registry, Setup,
+    causes,
 };
 
 use crate::assembly;
@@ -114,13 +114,14 @@ pub async fn cleanup(
 /// Adds the objects that own external resources of `handlers`, and the number of VIFs that the pool keeps ready, to `result`. Releases the
 /// resources and VIFs if `apply` is set. If a handler or the pool fails, the reason is added to `result` instead.
 pub(crate) async fn clean_handlers(
-    handlers: Vec<(String, Registration)>,
+    mut handlers: Vec<(String, Registration)>,
     configuration: &Configuration,
     setup: &Setup,
     apply: bool,
     result: &mut CleanedUp,
 ) {
-    let has_pods = handlers.iter().any(|(handler, _)| handler == "vif");
+    // The networks of namespaces can be deleted when the pool has no VIFs in them.
+    handlers.sort_by_key(|(handler, _)| handler != "vif");
     for (handler, registration) in handlers {
         match clean_handler(&handler, registration, configuration, apply).await {
             Ok(listed) => result.owners.extend(listed),
@@ -129,9 +130,11 @@ pub(crate) async fn clean_handlers(
                 causes(&*error)
             )),
         }
-    }
-    if has_pods && let Err(error) = drain_pool(setup, apply, &mut result.pooled).await {
-        result.unknown.push(format!("the VIFs of the pool cannot be deleted: {}", causes(&*error)));
+        if handler == "vif"
+            && let Err(error) = drain_pool(setup, apply, &mut result.pooled).await
+        {
+            result.unknown.push(format!("the VIFs of the pool cannot be deleted: {}", causes(&*error)));
+        }
     }
 }
 
@@ -144,13 +147,14 @@ async fn clean_handler(
     apply: bool,
 ) -> Result<Vec<Leftover>, HandlerError> {
     let Some(collector) = registration.collector.clone() else { return Ok(Vec::new()) };
-    let chain = registration.timeout(configuration.relay.handler_timeout.into()).retry(BACKOFF, None);
+    let registration = Arc::new(registration);
+    let chain = Arc::clone(&registration).timeout(configuration.relay.handler_timeout.into()).retry(BACKOFF);
     collector.recover().await?;
     let mut leftovers = Vec::new();
     for owner in collector.owners().await? {
         let (is_ok, result) = if apply {
             let deleted = AnyEvent::Missed(Arc::new(owner.clone()));
-            match chain.handle(&deleted, &Context::detached()).await {
+            match chain.complete(&registration.resolve(&deleted)).await {
                 Ok(()) => (true, "released".to_owned()),
                 Err(error) => (false, causes(&*error)),
             }

@@ -12,11 +12,12 @@ use std::{fs, io};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use staffetta_cni::conflist::{conflist, install};
-use staffetta_cni_daemon::{Bindings, CniDaemon, CniDaemonOptions, CniServer, HANDLER, Records};
+use staffetta_cni_daemon::{Acceptance, Bindings, CniDaemon, CniDaemonOptions, CniServer, HANDLER, Records};
 use staffetta_driver::VifBindingDriver;
 use staffetta_handler::{Registry, SetupError};
+use staffetta_network::proof::{ProofKey, ProofKeyError};
 use tower::BoxError;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::assembly::cni;
 use crate::config::{self, Configuration, ConfigurationError, FileSchema, KubernetesOptions};
@@ -139,10 +140,35 @@ fn assemble(
     })?;
     let records = Records::open(&options.state_folder)?;
     let limit = Duration::from_secs(options.vif_annotation_timeout.get());
-    let daemon = Arc::new(CniDaemon::new(records, bindings, limit));
+    let acceptance = acceptance(configuration, &options)?;
+    let daemon = Arc::new(CniDaemon::new(records, bindings, limit).accepting(acceptance));
     let mut registry = Arc::into_inner(registry).expect("the setup, its only other owner, is dropped");
     cni::handler(&mut registry, Arc::clone(&daemon), node_name);
     Ok((registry, daemon, options))
+}
+
+/// Returns what the daemon binds: VIFs of the classes in `cni_daemon.vif_classes` or else of the configured VIF driver, with a proof if there
+/// is a key. Fails if the key cannot be read.
+fn acceptance(
+    configuration: &Configuration,
+    options: &CniDaemonOptions,
+) -> Result<Acceptance, ProofKeyError> {
+    let of_driver: &[&str] = match configuration.value["kubernetes"]["pod_vif_driver"].as_str() {
+        Some("nested-vlan") => &["VIFVlanNested"],
+        Some("nested-macvlan") => &["VIFMacvlanNested"],
+        _ => &["VIFOpenVSwitch", "VIFBridge"],
+    };
+    let classes = match &*options.vif_classes {
+        [] => of_driver.iter().map(|&class| class.to_owned()).collect(),
+        chosen => chosen.iter().cloned().collect(),
+    };
+    let key = configuration.kubernetes.vif_proof_key_file.as_deref().map(ProofKey::read).transpose()?;
+    if key.is_none() {
+        warn!(
+            "without `kubernetes.vif_proof_key_file`, whoever may change a pod of this node chooses the VIF that it gets"
+        );
+    }
+    Ok(Acceptance { classes: Some(classes), key })
 }
 
 /// Writes the CNI configuration file (conflist), which makes the container runtime use the plugin.

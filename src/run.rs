@@ -16,7 +16,7 @@ use tower::BoxError;
 use tracing::{info, warn};
 
 use crate::cluster::ClusterInfo;
-use crate::config::{Configuration, KubernetesOptions, RelayOptions};
+use crate::config::{Configuration, KubernetesOptions, Mistake, RelayOptions};
 use crate::connect::{self, ConnectError, Connection};
 use crate::controller::{self, Controller, ControllerError};
 use crate::telemetry;
@@ -104,7 +104,11 @@ pub(crate) fn start(configuration: &Configuration) -> Result<Runtime, RunError> 
 /// has a log already.
 fn init_log(configuration: &Configuration, runtime: Option<&Runtime>) -> Result<(), RunError> {
     let traces = runtime.map(|runtime| (&configuration.traces, runtime));
-    telemetry::init(&configuration.log, traces).map_err(|error| RunError::Start(io::Error::other(error)))
+    telemetry::init(&configuration.log, traces).map_err(|error| RunError::Start(io::Error::other(error)))?;
+    for Mistake { location, path, message } in &configuration.removed {
+        warn!(%location, option = path, "{message}");
+    }
+    Ok(())
 }
 
 /// Runs `work` to completion, exports the last spans, and then abandons blocking operations that still run after [`BLOCKING_GRACE`].

@@ -171,7 +171,7 @@ impl Place {
         for expected in [
             format!("Pod {}/web\n  vif: would request a VIF: subnets 10.10.0.0/16", self.namespace),
             ", listeners TCP:80 to 10.".to_owned(),
-            "  lb: would write: + annotation openstack.org/kuryr-lbaas-state, + finalizer staffetta.dev/lb\n"
+            "  lb: would write: + annotation openstack.org/kuryr-lbaas-state, + annotation staffetta.dev/cluster "
                 .to_owned(),
             " Nothing was written.\n".to_owned(),
         ] {

@@ -15,7 +15,7 @@ use staffetta::term::Term;
 use staffetta::watcher::EventSink;
 use staffetta_handler::testing::{Fault, pod};
 use staffetta_handler::{
-    Context, Event, EventHandler, Index, Interest, Kind, Registration, ResourceEventHandler,
+    Action, Context, Event, EventHandler, Index, Interest, Kind, Registration, ResourceEventHandler,
 };
 
 /// Writes down the names of the pods that it gets, and does with each what the name says.
@@ -34,14 +34,14 @@ impl ResourceEventHandler<Pod> for Scribe {
         Interest::unless(is_labelled.then_some("it has labels"))
     }
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Fault> {
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, Fault> {
         let name = pod.metadata.name.clone().unwrap();
         self.log.lock().unwrap().push(format!("{} {name}", self.handler));
         match name.as_str() {
             "fails" if self.handler == "first" => Err(Fault::transient("busy")),
             "panics" if self.handler == "first" => panic!("as ordered"),
             "hangs" if self.handler == "first" => std::future::pending().await,
-            _ => Ok(()),
+            _ => Ok(Action::done()),
         }
     }
 }

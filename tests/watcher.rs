@@ -16,7 +16,7 @@ use kube::{Client, Config, Resource};
 use serde_json::json;
 use staffetta::watcher::{EventSink, Watcher};
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
-use staffetta_handler::{AnyEvent, Context, EventHandler, HandlerError, Kind, Undecodable};
+use staffetta_handler::{Action, AnyEvent, Context, EventHandler, HandlerError, Kind, Undecodable};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 /// Records all calls as text. A list waits while `capacity` has no permit, and the first watch until `drained` is `true`.
@@ -27,12 +27,12 @@ struct Recorder {
 }
 
 impl EventHandler<AnyEvent> for Recorder {
-    async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<Action, HandlerError> {
         let words = format!("{event:?}");
         let words = words.split(" (").next().unwrap_or_default().to_owned();
         // The receiver is dropped when the test has ended.
         let _ = self.events.send(words);
-        Ok(())
+        Ok(Action::done())
     }
 }
 
@@ -254,6 +254,29 @@ async fn a_kind_is_watched_once_and_can_be_watched_again_after_a_stop() {
 }
 
 #[tokio::test]
+async fn one_watch_ends_while_the_others_go_on_and_can_begin_again() {
+    let mut world = world(CAPACITY).await;
+    let watcher = Watcher::new(world.client.clone(), Arc::clone(&world.sink));
+    let (kind, other) = (Kind::of::<ConfigMap>(), Kind::of::<Pod>());
+    watcher.add(&kind);
+    watcher.add(&other);
+    watcher.until_listed().await;
+    world.expect(&["listed", "listed"]).await;
+    watcher.remove(kind.type_id);
+    watcher.remove(kind.type_id);
+    let names: Vec<_> = watcher.statuses().into_iter().map(|status| status.kind).collect();
+    assert_eq!((names.len(), watcher.uids(kind.type_id)), (1, None));
+    world.create("unseen").await;
+    let pod =
+        json!({ "metadata": { "name": "web" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let pods: Api<Pod> = Api::default_namespaced(world.client.clone());
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    world.expect(&["Added Pod default/web"]).await;
+    watcher.add(&kind);
+    world.expect(&["Added ConfigMap default/unseen", "listed"]).await;
+}
+
+#[tokio::test]
 async fn an_object_is_read_from_each_watched_kind_of_its_name() {
     let world = world(CAPACITY).await;
     // The API server has the same Events in both groups.
@@ -415,8 +438,8 @@ struct Stuck {
 }
 
 impl EventHandler<AnyEvent> for Stuck {
-    async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
-        if self.in_event { std::future::pending().await } else { Ok(()) }
+    async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<Action, HandlerError> {
+        if self.in_event { std::future::pending().await } else { Ok(Action::done()) }
     }
 }
 

@@ -5,10 +5,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::pool::Wait;
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_driver::{InstanceId, Uid};
 use staffetta_memory::{MemoryPrefixes, PrefixCalls};
+use staffetta_pool::Wait;
 use staffetta_prefix_ip::nodes::NodeTable;
 use staffetta_prefix_ip::settings::Settings;
 use staffetta_prefix_ip::worker::Worker;
@@ -105,7 +105,7 @@ pub(crate) async fn measure() -> Vec<Row> {
 async fn add_nodes(cloud: &MemoryPrefixes, table: &NodeTable, count: usize) -> Vec<BenchNode> {
     let options = ["enable-windows-ipam", "enable-windows-prefix-delegation"];
     let options = options.map(|name| (name.to_owned(), "true".to_owned())).into();
-    let (settings, _) = Settings::read(&options);
+    let (settings, _) = Settings::read(&options, None);
     let mut nodes = Vec::new();
     for number in 0..count {
         let (name, instance) = (format!("node-{number}"), InstanceId::from(format!("i-{number}")));

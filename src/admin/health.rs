@@ -29,8 +29,15 @@ pub(super) async fn readyz(
     let line = |Condition { name, reason }: &Condition| match reason {
         Some(reason) if verbose => format!("[-]{name}: {reason}\n"),
         Some(reason) => format!("{name}: {reason}\n"),
-        None if verbose => format!("[+]{name} ok\n"),
-        None => String::new(),
+        None if !verbose => String::new(),
+        // A driver is checked until it answers once: later failures are those of objects.
+        None => match name.strip_prefix("driver ").map(|driver| state.metrics.last_requests(driver)) {
+            Some(requests) => {
+                let parts: Vec<_> = std::iter::once("ok at the start".to_owned()).chain(requests).collect();
+                format!("[+]{name} {}\n", parts.join("; "))
+            }
+            None => format!("[+]{name} ok\n"),
+        },
     };
     let lines: String = conditions.iter().map(line).collect();
     let body = match (verbose, ready) {
@@ -51,6 +58,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use kube::Client;
     use kube::client::Body;
+    use staffetta_driver::{RequestObserver, RequestOutcome};
     use staffetta_handler::{Registration, ResourceEventHandler};
     use tower::service_fn;
 
@@ -76,10 +84,7 @@ mod tests {
         Client::new(service_fn(answer), "default")
     }
 
-    #[tokio::test]
-    async fn a_stuck_watch_fails_the_liveness_probe_and_an_unmet_condition_does_not() {
-        let (health, metrics) = (Arc::default(), Arc::new(Metrics::new("server", &[])));
-        Health::set_unmet(&health, "driver a", "no answer");
+    fn state(health: &Arc<Health>) -> state::ControllerState {
         let leadership = || LeadershipSummary {
             name: "staffetta".into(),
             leads: true,
@@ -87,8 +92,36 @@ mod tests {
             slow_renewals: 0,
             losses: 0,
         };
-        let state = state::ControllerState::new("here".into(), Vec::new(), &health, &metrics, leadership);
-        let state = Arc::new(state);
+        let metrics = Arc::new(Metrics::new("server", &[]));
+        state::ControllerState::new("here".into(), Vec::new(), health, &metrics, leadership)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readyz_shows_when_the_services_of_a_driver_last_answered() {
+        let health = Arc::default();
+        for driver in ["driver mqtt", "driver octavia", "driver openstack"] {
+            Health::set_met(&health, driver);
+        }
+        let state = Arc::new(state(&health));
+        let (cloud, time) = (Arc::clone(&state.metrics.cloud_requests), Duration::ZERO);
+        let lines = async || readyz(State(Arc::clone(&state)), RawQuery(Some("verbose".into()))).await.1;
+        let begun = "[+]driver mqtt ok at the start\n[+]driver octavia ok at the start\n[+]driver openstack ok at the start";
+        assert_eq!(lines().await, format!("{begun}\nreadyz check passed\n"));
+        cloud.ended("identity", "POST", RequestOutcome::Success, time);
+        cloud.ended("network", "GET", RequestOutcome::NotFound, time);
+        tokio::time::advance(Duration::from_secs(38)).await;
+        cloud.ended("identity", "POST", RequestOutcome::Unanswered, time);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let identity = "identity: last request 2 s ago, unanswered; it last worked 40 s ago";
+        let network = "network: last request 40 s ago, not_found";
+        assert_eq!(lines().await, format!("{begun}; {identity}; {network}\nreadyz check passed\n"));
+    }
+
+    #[tokio::test]
+    async fn a_stuck_watch_fails_the_liveness_probe_and_an_unmet_condition_does_not() {
+        let health = Arc::default();
+        Health::set_unmet(&health, "driver a", "no answer");
+        let state = Arc::new(state(&health));
         let handler = Registration::new(Idle).on::<Pod>().erase();
         let handlers = vec![("idle".to_owned(), handler)];
         let pipeline = pipeline::build(

@@ -4,26 +4,32 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Router;
+use staffetta_driver::{ConnectionLimits, serve_connections};
 use tokio::net::TcpListener;
 
-use crate::connections::{self, ConnectionBound, serve_request};
+use crate::connections::serve_request;
 
-/// The limits on connections. A further connection waits until another one ends or is older than `grace` and is closed: a time that is long
-/// enough to serve the page, and shorter than the time limit of a probe, so that probes succeed even if other clients hold all connections.
-const CONNECTION_LIMITS: ConnectionBound =
-    ConnectionBound { connections: 64, grace: Duration::from_millis(500), lifetime: Duration::from_secs(15) };
+/// The limits on connections. The grace time is long enough to serve the page, and shorter than the time limit of a probe. A probe comes
+/// from the address of the node, so clients at other addresses do not delay it, whatever they do.
+const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 64,
+    per_address: 16,
+    grace: Duration::from_millis(500),
+    lifetime: Duration::from_secs(15),
+    interval: Duration::ZERO,
+};
 
 /// Serves connections until the future is dropped. Dropping it also closes the open connections.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Infallible {
-    let connection = |stream| serve_request(stream, router.clone(), "admin");
-    connections::serve(listener, CONNECTION_LIMITS, "admin", connection).await
+    let connection = |stream, _| serve_request(stream, router.clone(), "admin");
+    serve_connections(listener, CONNECTION_LIMITS, "admin", connection).await
 }
 
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpSocket, TcpStream};
     use tokio::time::Instant;
 
     use super::*;
@@ -72,17 +78,40 @@ mod tests {
     async fn idle_connections_do_not_block_others() {
         let (address, _task) = served().await;
         let mut idle = Vec::new();
-        for _ in 0..CONNECTION_LIMITS.connections {
+        for _ in 0..CONNECTION_LIMITS.total {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
         is_served_within(HEAD_TIMEOUT / 2, address).await;
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_flood_of_idle_connections_from_one_address_delays_no_probe_from_another_one() {
+        /// The time limit of a probe of a kubelet.
+        const PROBE: Duration = Duration::from_secs(1);
+        let (address, _task) = served().await;
+        let mut flood = Vec::new();
+        for _ in 0..6 {
+            for _ in 0..100 {
+                flood.push(TcpStream::connect(address).await.unwrap());
+            }
+            let probe = async {
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+                let mut stream = socket.connect(address).await.unwrap();
+                stream.write_all(REQUEST).await.unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).await.map(|_| answer)
+            };
+            let answer = tokio::time::timeout(PROBE, probe).await.expect("the probe is answered in time");
+            assert!(answer.unwrap().ends_with("\r\n\r\nhere"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_client_that_sends_many_requests_does_not_block_others() {
         let (address, _task) = served().await;
         let mut busy = tokio::task::JoinSet::new();
-        for _ in 0..CONNECTION_LIMITS.connections {
+        for _ in 0..CONNECTION_LIMITS.total {
             let mut stream = TcpStream::connect(address).await.unwrap();
             busy.spawn(async move {
                 let mut answer = [0; 1024];
@@ -100,7 +129,7 @@ mod tests {
     async fn a_client_that_does_not_read_its_response_does_not_block_others() {
         let (address, _task) = served().await;
         let mut not_reading = Vec::new();
-        for _ in 0..CONNECTION_LIMITS.connections {
+        for _ in 0..CONNECTION_LIMITS.total {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(b"GET /large HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
             not_reading.push(stream);

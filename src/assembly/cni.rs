@@ -1,15 +1,18 @@
 //! Registers the drivers that bind VIFs on a node, and the handler `cni` in the command `cni-daemon`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use staffetta_binding::{
     BindingOptions, BridgeBinding, NestedBinding, NodePort, NodePortOptions, OpenVSwitchBinding,
     PermittedBridges,
 };
 use staffetta_cni_daemon::{CniDaemon, CniDaemonOptions, HANDLER, registration};
-use staffetta_driver::VifBindingDriver;
-use staffetta_handler::{Registry, Setup, SetupError};
+use staffetta_driver::{DriverError, VifBindingDriver};
+use staffetta_handler::{Registry, Setup, SetupError, causes};
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use super::unreachable::Unreachable;
 use crate::metrics::Metrics;
@@ -20,6 +23,8 @@ pub(crate) const SECTION: &str = "cni_daemon";
 const BINDING: &str = "binding";
 /// The name of the section with the options of the Open vSwitch port by which the node itself reaches its pods.
 const NODE_PORT: &str = "node_port";
+/// The interval at which the daemon looks after the port of the node.
+const NODE_PORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Registers the configuration sections of the CNI daemon.
 pub(crate) fn sections(registry: &mut Registry) {
@@ -66,26 +71,45 @@ pub(crate) fn handler(registry: &mut Registry, daemon: Arc<CniDaemon>, node_name
             setup.recorder.clone(),
             Arc::new(move |command, code, time| metrics.cni_requests.ended(command, code, time)),
         );
-        node_port(setup)?;
+        if let Some(port) = node_port(setup)? {
+            let (interface, mac) = port.identity();
+            daemon.reserve(interface, mac);
+            keep(setup, port, Arc::clone(&daemon));
+        }
         Ok(registration(&daemon, &node_name))
     });
 }
 
-/// Adds a readiness check that creates the Open vSwitch port of the node, if the section `[node_port]` describes one. The check is
-/// repeated until it succeeds.
-fn node_port(setup: &Setup) -> Result<(), SetupError> {
-    let port =
-        NodePort::new(binding(setup)?.ovsdb, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)?;
-    if let Some(port) = port {
-        setup.check("node port", move || {
-            let port = port.clone();
-            async move {
-                let ensured = spawn_blocking(move || port.ensure()).await;
-                ensured
-                    .unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-                    .map_err(|error| Unreachable::new("the port of the node cannot be created", error).into())
-            }
-        });
-    }
-    Ok(())
+/// Returns the Open vSwitch port of the node; `None` unless the section `[node_port]` describes one.
+fn node_port(setup: &Setup) -> Result<Option<NodePort>, SetupError> {
+    NodePort::new(binding(setup)?.ovsdb, setup.section(NODE_PORT)?).map_err(SetupError::Invalid)
+}
+
+/// Adds a readiness check that creates the port of the node, and is repeated until it succeeds. Later, the port is looked after for as
+/// long as the process runs, and restored when it or its interface is lost.
+fn keep(setup: &Setup, port: NodePort, daemon: Arc<CniDaemon>) {
+    // Two at a time would create the port twice.
+    let port = Arc::new(Mutex::new(port));
+    let created = Arc::clone(&port);
+    setup.check("node port", move || {
+        let ensured = ensure(Arc::clone(&created));
+        async {
+            ensured
+                .await
+                .map_err(|error| Unreachable::new("the port of the node cannot be created", error).into())
+        }
+    });
+    tokio::spawn(async move {
+        loop {
+            sleep(NODE_PORT_INTERVAL).await;
+            let error = ensure(Arc::clone(&port)).await.err();
+            daemon.set_node_port_error(error.map(|error| causes(&error)));
+        }
+    });
+}
+
+async fn ensure(port: Arc<Mutex<NodePort>>) -> Result<(), DriverError> {
+    let port = port.lock_owned().await;
+    let ensured = spawn_blocking(move || port.ensure()).await;
+    ensured.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }

@@ -1,12 +1,11 @@
 //! Registers the handlers of pods, services and namespaces.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use staffetta_handler::{Event, Registration, Registry, Setup, SetupError};
+use staffetta_handler::{Registration, Registry, Setup, SetupError};
 use staffetta_network::lb::{LbDrivers, LbHandler, LoadBalancerOptions};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
+use staffetta_network::proof::ProofKey;
 use staffetta_network::vif::networks::MultiVifDriver;
 use staffetta_network::vif::{VifClaims, VifDrivers, VifHandler};
 
@@ -36,16 +35,22 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
     };
     let claims = setup.shared(|| Ok(VifClaims::default()))?;
     let handler = VifHandler::new(setup.client(), drivers, claims, setup.recorder.clone());
-    let KubernetesOptions { enabled_handlers, .. } = setup.section("kubernetes")?;
+    let KubernetesOptions { enabled_handlers, vif_proof_key_file, .. } = setup.section("kubernetes")?;
     // The pods of virtual nodes have no VIFs.
     let skips = setup.any_has_virtual_nodes(&enabled_handlers);
     let handler = if skips { handler.skip_virtual_nodes() } else { handler };
-    Ok(handler.registration().erase())
+    let key = vif_proof_key_file.map(|path| ProofKey::read(&path)).transpose();
+    let handler = match key.map_err(|error| SetupError::Invalid(error.to_string()))? {
+        Some(key) => handler.proven_by(key),
+        None => handler,
+    };
+    Ok(handler.managed_by(ObjectSelection::installation(setup)?).registration().erase())
 }
 
 /// Creates the handler `lbaasspec`, which writes the specification of a service's load balancer.
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
     let handler = LbaasSpecHandler::new(setup.client(), placement(setup)?, setup.recorder.clone());
+    let handler = handler.managed_by(ObjectSelection::installation(setup)?);
     Ok(handler.registration().erase())
 }
 
@@ -70,15 +75,14 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
         public_ip: setup.driver()?,
         placement: placement(setup)?,
     };
-    let selection = ObjectSelection::shared(setup)?;
     let handler = LbHandler::new(setup.client(), drivers, options, setup.recorder.clone());
-    let handler = handler
-        .only(move |service| selection.admits(&Event::Modified(Arc::clone(service)).erase()).is_taken());
+    let handler = handler.managed_by(ObjectSelection::installation(setup)?);
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }
 
 /// Creates the handler `namespace`, which gives namespaces networks of their own.
 fn namespace(setup: &Setup) -> Result<Registration, SetupError> {
     let drivers = NamespaceDrivers { project: setup.driver()?, subnet: setup.driver()? };
-    Ok(NamespaceHandler::new(setup.client(), drivers).registration().erase())
+    let handler = NamespaceHandler::new(setup.client(), drivers, setup.recorder.clone());
+    Ok(handler.managed_by(ObjectSelection::installation(setup)?).registration().erase())
 }

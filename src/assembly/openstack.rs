@@ -22,6 +22,7 @@ use staffetta_openstack::{
 use super::family::DriverFamily;
 use super::fence;
 use super::unreachable::Unreachable;
+use crate::config::KubernetesOptions;
 use crate::metrics::Metrics;
 use diagnosis::{CATEGORY, declare_created, needs_extension, needs_quotas};
 
@@ -78,10 +79,12 @@ fn namespace_networks(setup: &Setup) -> Result<NamespaceNetworks, SetupError> {
     declare_created(setup, &["network", "subnet"])?;
     let network = cloud.network();
     let networks = NamespaceNetworks::new(network, cluster, pool, options.pod_router);
-    // Without a pool no VIF driver is needed here.
+    // Without a pool no VIF driver is needed here, and without the handler `vif` no pool is started.
+    let KubernetesOptions { enabled_handlers, .. } = setup.section("kubernetes")?;
+    let has_pods = enabled_handlers.iter().any(|handler| handler == "vif");
     Ok(match setup.driver_name::<dyn VifPoolDriver>()?.as_str() {
-        "noop" => networks,
-        _ => networks.with_pool(setup.driver::<dyn VifPoolDriver>()?),
+        name if has_pods && name != "noop" => networks.with_pool(setup.driver::<dyn VifPoolDriver>()?),
+        _ => networks,
     })
 }
 
@@ -136,7 +139,8 @@ fn unusable(error: impl Into<DriverError>) -> Unreachable {
 
 /// Returns the cache of Neutron subnets, which all drivers of OpenStack share.
 fn shared_subnets(setup: &Setup) -> Result<Arc<Subnets>, SetupError> {
-    setup.shared(|| Ok(Subnets::new(cloud(setup)?.network(), &defaults(setup)?)))
+    let create = || Ok(Subnets::new(cloud(setup)?.network(), &defaults(setup)?, setup.cluster_id()?.into()));
+    setup.shared(create)
 }
 
 /// Returns the index of the observed namespaces, which all drivers of OpenStack share.

@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use staffetta_driver::{
-    BulkVifDriver, MultiVifPool, NoopVifPool, PodVifDriver, VifClass, VifPoolDriver, VifPoolPolicy,
-    WarmVifPool,
-};
+use staffetta_driver::{BulkVifDriver, PodVifDriver, VifClass, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_network::vif::networks::{
     AdditionalNetworks, MultiVifDriver, NetworkAttachmentDefinition, OneNetwork,
 };
+use staffetta_pool::{MultiVifPool, NoopVifPool, VifPoolPolicy, WarmVifPool};
 
 use crate::config::TimeSpan;
 use crate::metrics::Metrics;

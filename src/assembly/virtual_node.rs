@@ -13,13 +13,20 @@ use tracing::info;
 
 use crate::metrics::Metrics;
 
+/// The section of a device specification that only one kind of device has. Its mistakes are found with those in the rest, where the driver
+/// is compiled in.
+#[cfg(feature = "iosxe")]
+type DeviceSection = staffetta_iosxe::XeSpec;
+#[cfg(not(feature = "iosxe"))]
+type DeviceSection = serde_json::Map<String, serde_json::Value>;
+
 /// The maximum number of unreachable machines (devices or bases) that a check names.
 const MAX_MACHINES: usize = 20;
 
 /// Registers the handler `app_hosting`, which represents devices as nodes, with its options, and the driver `FAKE`, which simulates
 /// devices. Each device chooses its driver in its own specification.
 pub(super) fn handlers(registry: &mut Registry) {
-    registry.section::<AppHostingOptions>(HANDLER);
+    registry.section::<AppHostingOptions<DeviceSection>>(HANDLER);
     let about = "Represents devices as nodes and runs their pods as applications.";
     registry.handler(HANDLER, about, app_hosting).has_virtual_nodes = true;
     let devices = MemoryDevices::default();
@@ -76,7 +83,7 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
     if let Some(contradiction) = options.contradiction() {
         return Err(SetupError::Invalid(contradiction));
     }
-    let devices = read_devices(&options.devices, &options.device_files);
+    let devices = read_devices::<DeviceSection>(&options.devices, &options.device_files);
     let devices = devices.map_err(|error| SetupError::Invalid(causes(&error)))?;
     let custom_resources = setup.serves::<CiscoDevice>();
     if !custom_resources {
@@ -104,7 +111,8 @@ fn app_hosting(setup: &Setup) -> Result<Registration, SetupError> {
         custom_resources,
         figures: setup.shared(|| Ok(Metrics::default()))?.virtual_nodes.clone(),
     };
-    let registration = handler.registration().map_err(|error| SetupError::Invalid(causes(&error)))?;
+    let registration =
+        handler.registration::<DeviceSection>().map_err(|error| SetupError::Invalid(causes(&error)))?;
     Ok(registration.erase())
 }
 

@@ -212,4 +212,37 @@ mod tests {
         term.extend(BootTime::now());
         refused("after its deadline").await;
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_waits_for_a_connection_while_the_term_ends_is_not_sent() {
+        for ended_by_release in [false, true] {
+            let (term, sent) = (Term::lasting(Duration::from_secs(3600)), Arc::new(AtomicUsize::new(0)));
+            let (connected, count) = (Arc::new(tokio::sync::Notify::new()), Arc::clone(&sent));
+            let waits = Arc::clone(&connected);
+            let server = service_fn(move |_: Request<Body>| {
+                let (waits, count) = (Arc::clone(&waits), Arc::clone(&count));
+                async move {
+                    waits.notified().await;
+                    count.fetch_add(1, Relaxed);
+                    Ok::<_, BoxError>(Response::new(Body::from(b"{\"metadata\":{}}".to_vec())))
+                }
+            });
+            let client = Client::new(server, "default");
+            let pods = Api::<Pod>::default_namespaced(wrap(
+                client,
+                &Arc::new(ApiRequestMetrics::new("server")),
+                &term,
+            ));
+            let write = tokio::spawn(async move { writes(&pods).await });
+            tokio::task::yield_now().await;
+            if ended_by_release {
+                term.end();
+            } else {
+                term.extend(BootTime::now());
+            }
+            connected.notify_one();
+            let written = write.await.unwrap();
+            assert!(written.iter().all(Result::is_err) && sent.load(Relaxed) == 0, "{ended_by_release}");
+        }
+    }
 }

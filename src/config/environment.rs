@@ -65,7 +65,7 @@ fn read_value(schema: &FileSchema, section: &str, option: &str, text: &str) -> V
     readings.iter().find(fits).unwrap_or(guess).clone()
 }
 
-/// Returns a mistake if the variable has one underscore after the section instead of two, such as `STAFFETTA_RELAY_QUEUE_DEPTH`,
+/// Returns a mistake if the variable has one underscore after the section instead of two, such as `STAFFETTA_RELAY_FIRST_LIST_BACKLOG`,
 /// because such a variable sets nothing.
 fn underscore_mistake(schema: &FileSchema, name: &str) -> Option<Mistake> {
     let mut variables = schema

@@ -14,7 +14,7 @@ use super::environment;
 use super::file::SourceFile;
 use super::location::{Location, OptionPath};
 use super::mistake::{ConfigurationError, Mistake};
-use super::schema::FileSchema;
+use super::schema::{FileSchema, REMOVED};
 use super::sections::{
     AdminOptions, EventsOptions, KubernetesOptions, LeaderElectionOptions, LogOptions, RelayOptions,
     ShutdownOptions, TraceOptions, WebhookOptions,
@@ -48,6 +48,9 @@ pub struct Configuration {
     pub traces: TraceOptions,
     /// The section `[shutdown]`.
     pub shutdown: ShutdownOptions,
+    /// The options that are set but have no effect, because this release removed them.
+    #[serde(skip)]
+    pub removed: Vec<Mistake>,
     /// The location of each option that the file or the environment sets.
     #[serde(skip)]
     pub(super) origins: BTreeMap<OptionPath, Location>,
@@ -79,9 +82,15 @@ impl Configuration {
         file: Option<&Path>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigurationError> {
-        let file = file.map(SourceFile::read).transpose()?;
+        let mut file = file.map(SourceFile::read).transpose()?;
         let mut mistakes = Vec::new();
-        let environment = environment::read(schema, variables, &mut mistakes);
+        let mut environment = environment::read(schema, variables, &mut mistakes);
+        let mut removed = take_removed(&mut environment, |path| environment::location(&Value::Null, path));
+        if let Some(file) = &mut file {
+            let mut values = std::mem::take(&mut file.values);
+            removed.extend(take_removed(&mut values, |path| file.location(path, true)));
+            file.values = values;
+        }
         let in_environment = |path: &OptionPath, _| environment::location(&environment, path);
         mistakes.extend(check(schema, &environment, in_environment));
         if let Some(file) = &file {
@@ -92,7 +101,8 @@ impl Configuration {
         let value = merge(schema, file.as_ref(), &environment).map_err(ConfigurationError::Inconsistent)?;
         let sections = Self::deserialize(&value);
         let sections = sections.map_err(|error| ConfigurationError::Inconsistent(error.into()))?;
-        let configuration = Self { value, origins: origins(file.as_ref(), &environment), ..sections };
+        let origins = origins(file.as_ref(), &environment);
+        let configuration = Self { value, removed, origins, ..sections };
         fail_if_any(configuration.contradictions())?;
         Ok(configuration)
     }
@@ -127,6 +137,20 @@ impl Configuration {
         };
         PAIRS.into_iter().filter_map(mistake).collect()
     }
+}
+
+/// Removes the options from `sections` that this release removed. Returns a warning for each, with the location of its key.
+fn take_removed(sections: &mut Value, locate: impl Fn(&OptionPath) -> Location) -> Vec<Mistake> {
+    let mut warnings = Vec::new();
+    for (section, option, reason) in REMOVED {
+        let path = OptionPath::of(section, option);
+        let options = sections.get_mut(section).and_then(Value::as_object_mut);
+        if options.and_then(|options| options.remove(option)).is_some() {
+            let message = format!("this option has no effect any more and should be removed: {reason}");
+            warnings.push(Mistake { location: locate(&path), path: path.to_string(), message });
+        }
+    }
+    warnings
 }
 
 /// Merges the defaults, the file and the environment, option by option. The environment has precedence over the file. A table replaces the

@@ -23,12 +23,13 @@ pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 mod tests {
     use super::*;
 
-    const OPTIONS: [&str; 4] = ["queue_depth", "retry_interval", "retry_max_interval", "coalesce"];
+    const OPTIONS: [&str; 4] =
+        ["first_list_backlog", "retry_interval", "retry_max_interval", "allow_mass_release"];
 
     #[test]
     fn a_typing_error_finds_the_name() {
-        assert_eq!(nearest("queue_dept", OPTIONS), Some("queue_depth"));
-        assert_eq!(nearest("Queue-Depth", OPTIONS), Some("queue_depth"));
+        assert_eq!(nearest("first_list_backlo", OPTIONS), Some("first_list_backlog"));
+        assert_eq!(nearest("First-List-Backlog", OPTIONS), Some("first_list_backlog"));
         assert_eq!(nearest("retry_intervall", OPTIONS), Some("retry_interval"));
         assert_eq!(nearest("vfi", ["vif", "lb"]), Some("vif"));
     }

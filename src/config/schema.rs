@@ -89,6 +89,12 @@ impl FileSchema {
     }
 }
 
+/// The options that this release removed, by section, with the reason. They are accepted with a warning until the next release.
+pub(super) const REMOVED: [(&str, &str, &str); 2] = [
+    ("relay", "coalesce", "a newer change of an object always replaces a queued one"),
+    ("relay", "queue_depth", "a newer change of an object always replaces a queued one"),
+];
+
 impl SectionSchema {
     /// Reads and normalizes the schema of a registered section.
     fn read(section: &Section) -> Result<Self, ConfigurationError> {
@@ -122,10 +128,15 @@ impl SectionSchema {
     /// Returns the JSON Schema of the section.
     fn to_json(&self) -> Value {
         let options = self.options.iter().map(|option| (option.name.clone(), option.schema.clone()));
+        let removed =
+            REMOVED.iter().filter(|(section, ..)| *section == self.name).map(|(_, option, reason)| {
+                let about = format!("This option has no effect any more: {reason}.");
+                ((*option).to_owned(), json!({ "description": about, "deprecated": true }))
+            });
         json!({
             "description": self.about,
             "type": "object",
-            "properties": options.collect::<Map<_, _>>(),
+            "properties": options.chain(removed).collect::<Map<_, _>>(),
             "additionalProperties": false,
         })
     }

@@ -58,6 +58,11 @@ pub struct KubernetesOptions {
     pub api_root: Option<String>,
     /// Name each port after its pod, for readability. Ports that a pool keeps ready have no pod name.
     pub port_debug: bool,
+    /// A file with a key of at least 32 bytes, the same for the controller and the daemons of nodes (`staffetta cni-daemon`). With it, the
+    /// controller proves to them, in the annotation `staffetta.dev/vif-proof`, that it has accepted the VIFs of a pod, and they bind no
+    /// others: without it, whoever may change a pod chooses what they bind.
+    #[schemars(length(min = 1), example = "/etc/staffetta-vif-proof/key")]
+    pub vif_proof_key_file: Option<PathBuf>,
     /// The Octavia provider of load balancers, by its name in Octavia: `amphora`, `ovn` ... `default` leaves the choice to the
     /// cloud.
     #[schemars(length(min = 1, max = 64))]
@@ -78,6 +83,7 @@ impl Default for KubernetesOptions {
             object_labels: None,
             kubeconfig: None,
             api_root: None,
+            vif_proof_key_file: None,
             port_debug: false,
             endpoints_driver_octavia_provider: "default".to_owned(),
             watch_timeout: TimeSpan::from_secs(60),
@@ -102,17 +108,11 @@ pub struct RelayOptions {
     pub retry_max_interval: TimeSpan,
     /// The time limit for the retries of an event, after which the event has failed and waits for `failed_resync`.
     pub retry_timeout: TimeSpan,
-    /// Replace a queued change of an object by a newer one. If `false`, handlers see every event as long as no more than
-    /// `queue_depth` events are queued.
-    pub coalesce: bool,
-    /// The maximum number of queued events of one ordering key (an object, a Service) with `coalesce = false`. In a longer
-    /// queue, changes are replaced by newer ones.
-    pub queue_depth: NonZeroUsize,
     /// The delay after which a failed event is handled again. It doubles with each further failure, with a jitter of up to a tenth.
     #[schemars(extend("x-minimum" = "1s"))]
     pub failed_resync: TimeSpan,
-    /// The maximum delay until a failed event is handled again. Not less than `failed_resync`. After transient errors, one or two
-    /// events of a handler are tried every 20 s, and as soon as one of them succeeds, all others are.
+    /// The maximum delay until a failed event is handled again. Not less than `failed_resync`. After transient errors, a few
+    /// events of a handler are tried every 15 s, and as soon as one of them succeeds, all others are.
     #[schemars(extend("x-minimum" = "1s"))]
     pub failed_resync_max: TimeSpan,
     /// The number of queued objects above which the next page of an initial list is delayed. It bounds the memory of a
@@ -140,8 +140,6 @@ impl Default for RelayOptions {
             retry_interval: TimeSpan::from_secs(1),
             retry_max_interval: TimeSpan::from_secs(60),
             retry_timeout: TimeSpan::from_secs(500),
-            coalesce: true,
-            queue_depth: count(100),
             failed_resync: TimeSpan::from_secs(60),
             failed_resync_max: TimeSpan::from_secs(15 * 60),
             first_list_backlog: count(1000),

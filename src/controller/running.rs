@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use staffetta_driver::Fence;
 use staffetta_handler::{Recorder, Setup, SetupError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -12,6 +13,7 @@ use tracing::{info, warn};
 use super::{ControllerContext, ControllerError, ObjectSelection, check_handlers, create_handlers};
 use crate::check::{Diagnostics, rights_of};
 use crate::cluster::ClusterInfo;
+use crate::config::KubernetesOptions;
 use crate::events::{self, Publisher, PublisherTask};
 use crate::identity::ReplicaIdentity;
 use crate::pipeline::{self, HandlerReports, HandlerScope, MARKS_UNREAD, garbage_collection, sources};
@@ -34,6 +36,8 @@ pub(super) struct HandlerTasks<'r> {
     /// The names of the conditions of `/readyz` that these tasks added.
     conditions: Vec<String>,
     tasks: JoinSet<()>,
+    /// The fence of the requests to external systems, whatever sends them.
+    fence: Fence,
     /// The task that writes Kubernetes Events; `None` if they are not written.
     recording: Option<PublisherTask>,
 }
@@ -54,10 +58,15 @@ impl<'r> HandlerTasks<'r> {
         let mut setup = cluster.clone().setup(registry, configuration, client.clone());
         let notes = publisher.clone();
         setup.recorder = Recorder::new(move |note| notes.record(note));
-        let selection = Arc::new(ObjectSelection::new(&configuration.kubernetes));
+        let cluster_id = Some(cluster.id().to_owned());
+        let options = KubernetesOptions { cluster_id, ..configuration.kubernetes.clone() };
+        let selection = Arc::new(ObjectSelection::new(&options));
         setup.share(Arc::clone(&selection));
         // Drivers with tasks of their own check the term and count.
         setup.share(Arc::new(term.clone()));
+        let active = term.clone();
+        let fence = Fence::new(move || active.is_active());
+        setup.share(Arc::new(fence.clone()));
         setup.share(Arc::new(ReplicaIdentity(context.state.identity.clone())));
         setup.share(Arc::clone(&state.metrics));
         setup.share(Arc::new(state.background.clone()));
@@ -79,7 +88,7 @@ impl<'r> HandlerTasks<'r> {
         let handlers = Arc::new(RunningHandlers { scope, pipeline, watcher, diagnostics });
         state.set_running(&handlers);
         let (conditions, tasks) = (Vec::new(), JoinSet::new());
-        let mut running = Self { context, handlers, conditions, tasks, recording };
+        let mut running = Self { context, handlers, conditions, tasks, fence, recording };
         running.prepare();
         running.watch(selection);
         // The leader renews the certificate of the webhook, unless it is read from files.
@@ -149,8 +158,8 @@ impl<'r> HandlerTasks<'r> {
     }
 
     /// Waits for the operations that the sources have begun in external systems (at most half of `grace`), ends the watches, handles the
-    /// queued events in the rest of `grace`, and then gives up what the sources hold in Kubernetes, such as Leases. Returns `true` if all
-    /// queued and running events ended within `grace`, with or without success.
+    /// queued events and waits for all requests to external systems in the rest of `grace`, and then gives up what the sources hold in
+    /// Kubernetes, such as Leases. Returns `true` if all events and requests ended within `grace`, with or without success.
     pub(super) async fn stop(mut self, grace: Duration) -> bool {
         let until = Instant::now() + grace;
         if tokio::time::timeout(grace / 2, sources::drain(&self.handlers.pipeline)).await.is_err() {
@@ -160,8 +169,16 @@ impl<'r> HandlerTasks<'r> {
         }
         self.close().await;
         info!("all watches are stopped");
-        let drained = self.handlers.pipeline.drain(until.saturating_duration_since(Instant::now())).await;
-        if tokio::time::timeout(RELEASE_TIMEOUT, sources::release(&self.handlers.pipeline)).await.is_err() {
+        let mut drained = self.handlers.pipeline.drain(until.saturating_duration_since(Instant::now())).await;
+        // What was begun outside of the queues, such as the deletion of ports that a pool has too many of.
+        let left = until.saturating_duration_since(Instant::now());
+        if tokio::time::timeout(left, self.fence.close()).await.is_err() {
+            warn!("requests to external systems are still in flight; the lease is left to expire");
+            drained = false;
+        }
+        // What runs on may still change something in their name.
+        let release = tokio::time::timeout(RELEASE_TIMEOUT, sources::release(&self.handlers.pipeline));
+        if drained && release.await.is_err() {
             warn!("the sources did not give up what they hold in time; other replicas wait until it expires");
         }
         if let Some(recording) = self.recording {

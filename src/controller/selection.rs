@@ -7,7 +7,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::Selector;
-use staffetta_handler::{AnyEvent, Interest, Kind, Message, Registration, Setup, SetupError};
+use staffetta_handler::{
+    AnyEvent, CLUSTER_ANNOTATION, Interest, Kind, Message, Object, Registration, Setup, SetupError,
+};
+use staffetta_network::Installation;
 use tracing::info;
 
 use super::namespace_scope::NamespaceScope;
@@ -22,9 +25,13 @@ const MANAGED_ANNOTATION: &str = "staffetta.dev/managed";
 pub(crate) const FINALIZER_PREFIX: &str = "staffetta.dev/";
 
 /// The selection of the pods, services and namespaces that the handlers may manage, by the configuration and by their annotation. An object
-/// with a finalizer of this program is managed until it is deleted.
+/// with a finalizer and the cluster id of this installation is managed until it is deleted.
 #[derive(Debug)]
 pub(crate) struct ObjectSelection {
+    /// The cluster id of this installation; `None` only if no object was written by it.
+    cluster_id: Option<String>,
+    /// The finalizers of the enabled handlers.
+    finalizers: BTreeSet<String>,
     /// The option `kubernetes.namespaces`. If it is empty, all namespaces are selected.
     namespaces: BTreeSet<String>,
     labels: Option<Selector>,
@@ -46,7 +53,10 @@ impl ObjectSelection {
             let parse = |text| label_selector::parse(text).expect("the schema requires a label selector");
             text.as_deref().map(parse)
         };
+        let finalizer = |handler: &String| format!("{FINALIZER_PREFIX}{handler}");
         Self {
+            cluster_id: options.cluster_id.clone(),
+            finalizers: options.enabled_handlers.iter().map(finalizer).collect(),
             namespaces: options.namespaces.iter().cloned().collect(),
             labels: selector(&options.object_labels),
             scope: selector(&options.namespace_labels).map(NamespaceScope::new).map(Arc::new),
@@ -90,21 +100,32 @@ impl ObjectSelection {
         }
     }
 
-    /// Returns [`Interest::Taken`] if handlers may get the event, otherwise [`Interest::Declined`] with the reason. Deletions (also
-    /// requested ones), triggers, and objects other than pods, services and namespaces are always taken.
+    /// Returns [`Interest::Taken`] if handlers may get the event, otherwise [`Interest::Declined`] with the reason. Deletions, triggers,
+    /// and objects other than pods, services and namespaces are always taken; objects whose deletion is requested too, unless another
+    /// installation manages them. An object that this installation manages already is taken although it is not selected: its handler
+    /// keeps and releases what the ownership marks show, and creates nothing.
     pub(crate) fn admits(&self, event: &AnyEvent) -> Interest {
-        let Some(object) = event.object().filter(|_| !event.finalizing()) else { return Interest::Taken };
-        let meta = object.meta();
-        let is_namespace = match &*object.kind() {
-            kind if is_selected_by_namespace(kind, &object.api_version()) => false,
-            "Namespace" if object.api_version() == "v1" => true,
-            _ => return Interest::Taken,
+        let Some(object) = event.object().filter(|object| is_selectable(*object)) else {
+            return Interest::Taken;
         };
-        let namespace = if is_namespace { &meta.name } else { &meta.namespace };
-        Interest::unless(if has_our_finalizer(meta) {
+        let manager = object.meta().annotations.as_ref().and_then(|all| all.get(CLUSTER_ANNOTATION));
+        let is_ours = manager.is_some() && manager == self.cluster_id.as_ref();
+        Interest::unless(if event.finalizing() {
+            let is_others = manager.is_some() && !is_ours && self.has_finalizer(object.meta());
+            is_others.then_some("another installation manages it")
+        } else if is_ours && self.has_finalizer(object.meta()) {
             None
-        } else if !self.namespaces.is_empty() && !namespace.iter().any(|name| self.namespaces.contains(name))
-        {
+        } else {
+            self.exclusion(object)
+        })
+    }
+
+    /// Returns the reason why the configuration or an annotation excludes the object; `None` if it is selected.
+    fn exclusion(&self, object: &dyn Object) -> Option<&'static str> {
+        let meta = object.meta();
+        let is_namespace = is_namespace(object);
+        let namespace = if is_namespace { &meta.name } else { &meta.namespace };
+        if !self.namespaces.is_empty() && !namespace.iter().any(|name| self.namespaces.contains(name)) {
             Some("its namespace is not in `kubernetes.namespaces`")
         } else if !is_namespace
             && !self.labels.as_ref().is_none_or(|labels| label_selector::matches(labels, meta))
@@ -118,7 +139,19 @@ impl ObjectSelection {
             Some("the labels of its namespace do not match `kubernetes.namespace_labels`")
         } else {
             None
-        })
+        }
+    }
+
+    /// Returns this installation for handlers of pods, services and namespaces. Fails if the section `[kubernetes]` is invalid.
+    pub(crate) fn installation(setup: &Setup) -> Result<Installation, SetupError> {
+        let selection = Self::shared(setup)?;
+        let cluster_id = selection.cluster_id.clone().unwrap_or_default();
+        Ok(Installation::new(cluster_id, move |object| selection.exclusion(object).is_none()))
+    }
+
+    /// Returns `true` if the object has the finalizer of an enabled handler.
+    fn has_finalizer(&self, meta: &ObjectMeta) -> bool {
+        meta.finalizers.iter().flatten().any(|finalizer| self.finalizers.contains(finalizer))
     }
 
     /// Returns `true` if the labels of the namespace match `kubernetes.namespace_labels`, or that option is not set. Otherwise the
@@ -139,9 +172,14 @@ fn is_in_namespace_scope(kind: &Kind) -> bool {
     is_selected_by_namespace(&kind.name, &kind.api_version)
 }
 
-/// Returns `true` if the object is managed already, that is, if it has a finalizer of this program.
-fn has_our_finalizer(meta: &ObjectMeta) -> bool {
-    meta.finalizers.iter().flatten().any(|finalizer| finalizer.starts_with(FINALIZER_PREFIX))
+/// Returns `true` for a namespace.
+fn is_namespace(object: &dyn Object) -> bool {
+    object.kind() == "Namespace" && object.api_version() == "v1"
+}
+
+/// Returns `true` for an object that the configuration may select: a pod, a service or a namespace.
+fn is_selectable(object: &dyn Object) -> bool {
+    is_namespace(object) || is_selected_by_namespace(&object.kind(), &object.api_version())
 }
 
 /// Returns `true` if the annotation [`MANAGED_ANNOTATION`] excludes the object from management.
@@ -162,6 +200,7 @@ mod tests {
 
     fn selection(namespaces: &[&str], labels: Option<&str>) -> ObjectSelection {
         ObjectSelection::new(&KubernetesOptions {
+            cluster_id: Some("east".to_owned()),
             namespaces: namespaces.iter().map(|&namespace| namespace.to_owned()).collect(),
             object_labels: labels.map(str::to_owned),
             ..KubernetesOptions::default()
@@ -249,6 +288,7 @@ mod tests {
     #[test]
     fn objects_of_a_namespace_need_its_labels_too_and_managed_ones_do_not() {
         let some = Arc::new(ObjectSelection::new(&KubernetesOptions {
+            cluster_id: Some("east".to_owned()),
             namespaces: vec!["shop".to_owned(), "bank".to_owned()],
             namespace_labels: Some("team=net".to_owned()),
             ..KubernetesOptions::default()
@@ -264,7 +304,10 @@ mod tests {
         assert!(namespace("shop", "net") && !namespace("bank", "web") && !namespace("other", "net"));
         assert!(admits(json!({ "namespace": "shop" })));
         assert!(!admits(json!({ "namespace": "bank" })) && !admits(json!({ "namespace": "other" })));
-        assert!(admits(json!({ "namespace": "bank", "finalizers": ["staffetta.dev/vif"] })));
+        let ours = json!({ CLUSTER_ANNOTATION: "east" });
+        assert!(admits(
+            json!({ "namespace": "bank", "finalizers": ["staffetta.dev/vif"], "annotations": ours })
+        ));
         let finalizing = json!({ "namespace": "bank", "deletionTimestamp": "2026-11-25T12:00:00Z" });
         assert!(admits(finalizing));
     }
@@ -325,26 +368,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_managed_already_stays_so_and_what_goes_is_always_released() {
+    fn what_this_installation_manages_stays_so_and_nothing_else_does() {
         let none = selection(&["shop"], None);
-        let other = |more: Value| {
-            let mut metadata =
-                json!({ "namespace": "other", "annotations": { MANAGED_ANNOTATION: "false" } });
-            metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            pod(&metadata)
+        let taken = |annotations: Value, finalizer: &str, deleted: Value| {
+            let metadata = json!({ "namespace": "other", "annotations": annotations,
+                "finalizers": [finalizer], "deletionTimestamp": deleted });
+            none.admits(&Event::Modified(pod(&metadata)).erase()).is_taken()
         };
-        assert!(
-            !none
-                .admits(&Event::Modified(other(json!({ "finalizers": ["example.com/x"] }))).erase())
-                .is_taken()
-        );
-        assert!(
-            none.admits(&Event::Modified(other(json!({ "finalizers": ["staffetta.dev/vif"] }))).erase())
-                .is_taken()
-        );
-        let terminating = other(json!({ "deletionTimestamp": "2026-11-25T12:00:00Z" }));
-        assert!(none.admits(&Event::Modified(terminating).erase()).is_taken());
-        assert!(none.admits(&Event::Deleted(Tombstone::Last(other(json!({})))).erase()).is_taken());
+        let of = |id: &str| json!({ CLUSTER_ANNOTATION: id, MANAGED_ANNOTATION: "false" });
+        let (deleted, vif) = (json!("2026-11-25T12:00:00Z"), "staffetta.dev/vif");
+        assert!(taken(of("east"), vif, Value::Null));
+        for (annotations, finalizer) in [
+            (of("west"), vif),
+            (json!({}), vif),
+            (of("east"), "example.com/x"),
+            (of("east"), "staffetta.dev/x"),
+            (of("east"), "staffetta.dev/namespace"),
+        ] {
+            assert!(!taken(annotations, finalizer, Value::Null), "{finalizer}");
+        }
+        // What goes is released, except by another installation.
+        assert!(taken(of("east"), vif, deleted.clone()) && taken(json!({}), vif, deleted.clone()));
+        assert!(!taken(of("west"), vif, deleted.clone()) && taken(of("west"), "example.com/x", deleted));
+        let gone = pod(&json!({ "namespace": "other", "annotations": of("west") }));
+        assert!(none.admits(&Event::Deleted(Tombstone::Last(gone)).erase()).is_taken());
     }
 
     #[test]

@@ -134,7 +134,10 @@ pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -
 /// Completes when this process is the leader, or when there is no leader election. Until then, updates two readiness conditions: those of
 /// the leadership and of the API server are met in a standby that knows the leader.
 async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<ElectionStatus>) {
-    context.state.health.set_unmet(LEADERSHIP, "the lease is not read yet");
+    context
+        .state
+        .health
+        .set_unmet(LEADERSHIP, "the lease is not read yet, or was created less than its duration ago");
     loop {
         match &*status.borrow_and_update() {
             ElectionStatus { role: Role::Leader | Role::Unopposed, .. } => break,
@@ -155,17 +158,23 @@ async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
+    use async_trait::async_trait;
     use http::{Request, Response, StatusCode};
     use k8s_openapi::api::core::v1::Pod;
     use kube::client::Body;
     use serde_json::json;
-    use staffetta_handler::{Registration, Registry, ResourceEventHandler, Setup};
+    use staffetta_handler::{
+        Action, HandlerError, Registration, Registry, ResourceEventHandler, Setup, SetupError, Source,
+        TriggerSender,
+    };
 
     use super::*;
     use crate::config::{self, Configuration, FileSchema};
     use crate::controller::Controller;
+    use crate::lock::lock;
 
     const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/relay/leases/staffetta";
 
@@ -204,9 +213,17 @@ mod tests {
 
     /// Starts a controller with the handler `idle`, which runs in every replica if `in_every_replica` is set.
     async fn controller(in_every_replica: bool, server: Client) -> Controller {
+        controller_of(in_every_replica, |_| Ok(Registration::new(Idle).on::<Pod>().erase()), server).await
+    }
+
+    /// The same with the handler that `create` returns.
+    async fn controller_of(
+        in_every_replica: bool,
+        create: impl Fn(&Setup) -> Result<Registration, SetupError> + Send + Sync + 'static,
+        server: Client,
+    ) -> Controller {
         let mut registry = Registry::default();
         config::register(&mut registry);
-        let create = |_: &Setup| Ok(Registration::new(Idle).on::<Pod>().erase());
         registry.handler("idle", "Does nothing.", create).in_every_replica = in_every_replica;
         let schema = FileSchema::assemble(&registry).unwrap();
         let variables = [
@@ -236,6 +253,88 @@ mod tests {
         for (seconds, expected) in [(10, true), (10, false), (10, true)] {
             tokio::time::sleep(Duration::from_secs(seconds) + Duration::from_millis(10)).await;
             assert_eq!(is_met(), expected);
+        }
+    }
+
+    /// A handler that never ends, or does nothing.
+    struct Hangs(bool);
+
+    impl ResourceEventHandler<Pod> for Hangs {
+        type Error = Infallible;
+
+        async fn on_added(&self, _: &Arc<Pod>) -> Result<Action, Infallible> {
+            if self.0 { pending().await } else { Ok(Action::done()) }
+        }
+    }
+
+    /// A source that holds something, as those of virtual nodes hold Leases, until it is released.
+    struct Holds(Arc<AtomicBool>);
+
+    #[async_trait]
+    impl Source for Holds {
+        async fn run(&self, _: TriggerSender) -> Result<(), HandlerError> {
+            pending().await
+        }
+
+        async fn release(&self) {
+            self.0.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// An API server with one pod and a lease that nobody holds. It adds the holder in each write of the lease to `holders`.
+    fn cluster(holders: &Arc<Mutex<Vec<String>>>) -> Client {
+        let holders = Arc::clone(holders);
+        let server = move |request: Request<Body>| {
+            let (holders, path) = (Arc::clone(&holders), request.uri().path().to_owned());
+            async move {
+                let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+                let lease = |version: usize, holder: &str| {
+                    json!({ "metadata": { "name": "staffetta", "resourceVersion": version.to_string() },
+                        "spec": { "holderIdentity": holder, "renewTime": "2026-01-01T00:00:00.000000Z" } })
+                };
+                let answer = match path.as_str() {
+                    _ if watches => return pending().await,
+                    "/apis" => json!({ "groups": [] }),
+                    LEASE if request.method() == http::Method::PATCH => {
+                        let body = request.into_body().collect_bytes().await.unwrap();
+                        let update: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                        let holder = update["spec"]["holderIdentity"].as_str().unwrap().to_owned();
+                        let mut holders = lock(&holders);
+                        holders.push(holder.clone());
+                        lease(holders.len() + 1, &holder)
+                    }
+                    LEASE => lease(1, ""),
+                    "/api/v1/pods" => {
+                        json!({ "metadata": { "resourceVersion": "1" }, "items": [{ "metadata": {
+                        "namespace": "shop", "name": "web", "uid": "u1", "resourceVersion": "1" } }] })
+                    }
+                    _ => return pending().await,
+                };
+                Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+            }
+        };
+        Client::new(tower::service_fn(server), "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_released_only_if_no_handler_can_act_any_more() {
+        for hangs in [false, true] {
+            let holders = Arc::<Mutex<Vec<String>>>::default();
+            let held = Arc::new(AtomicBool::new(true));
+            let source = Holds(Arc::clone(&held));
+            let registration =
+                Mutex::new(Some(Registration::new(Hangs(hangs)).on::<Pod>().source(source).erase()));
+            let queued = Duration::from_secs(10);
+            let create = move |_: &Setup| Ok(lock(&registration).take().expect("it is created once"));
+            let mut controller = controller_of(false, create, cluster(&holders)).await;
+            controller.ready().await.unwrap();
+            tokio::time::sleep(queued).await;
+            let ended = controller.stop().await;
+            assert_eq!(ended.is_err(), hangs, "{ended:?}");
+            let holders = lock(&holders);
+            assert!(!holders.is_empty(), "it leads");
+            assert_eq!(holders.last().unwrap().is_empty(), !hangs, "{holders:?}");
+            assert_eq!(held.load(Ordering::SeqCst), hangs, "so is what its sources hold");
         }
     }
 }

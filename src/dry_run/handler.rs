@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use staffetta_handler::{
-    AnyEvent, Context, EventHandler, HandlerError, Kind, Message, Registration, Retry, Timeout,
+    AnyEvent, EventHandler, HandlerError, Kind, Message, Registration, Resolved, Retry, Timeout,
     TriggerSender, bounded,
 };
 
@@ -17,7 +17,7 @@ use super::plan::PlanLog;
 use crate::lock::lock;
 
 /// A handler with a time limit and retries, as in a real run. It has no queues, because all events are known beforehand.
-type Chain = Retry<Timeout<Arc<Registration>>, AnyEvent>;
+type Chain = Retry<Timeout<Arc<Registration>>>;
 
 /// One handler in a dry run.
 pub(super) struct DryRunHandler {
@@ -36,7 +36,7 @@ impl DryRunHandler {
     /// [`BACKOFF`]. Steps and the last failure are added to `log`.
     pub(super) fn new(name: &str, registration: Registration, log: &PlanLog, limit: Duration) -> Self {
         let registration = Arc::new(registration);
-        let chain = Arc::clone(&registration).timeout(limit).retry(BACKOFF, None);
+        let chain = Arc::clone(&registration).timeout(limit).retry(BACKOFF);
         let (name, triggers, log) = (name.into(), Arc::default(), log.clone());
         Self { name, registration, chain, triggers, log }
     }
@@ -59,22 +59,22 @@ impl DryRunHandler {
     /// for the same object, only one is handled. Events and triggers with the same ordering key are handled one after the other; up to
     /// `concurrency` keys are handled concurrently.
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
-        let (mut queues, mut positions): (Vec<Vec<AnyEvent>>, _) = (Vec::new(), HashMap::new());
+        let (mut queues, mut positions): (Vec<Vec<Resolved>>, _) = (Vec::new(), HashMap::new());
         let handles = |event: &AnyEvent| self.registration.kinds().any(|kind| kind.type_id == event.route());
         let (mut triggers, mut known) = (std::mem::take(&mut *lock(&self.triggers)), HashSet::new());
         triggers.retain(|trigger| known.insert((trigger.route(), trigger.uid().to_owned())));
         for event in events.filter(handles).chain(triggers) {
-            let position = *positions.entry(self.registration.key(&event)).or_insert(queues.len());
+            let event = self.registration.resolve(&event);
+            let position = *positions.entry(event.key()).or_insert(queues.len());
             if position == queues.len() {
                 queues.push(Vec::new());
             }
             queues[position].push(event);
         }
         let handled = stream::iter(queues).map(|queue| async move {
-            for event in queue.into_iter().filter(|event| self.registration.wants(event).is_taken()) {
+            for event in queue.into_iter().filter(|event| self.registration.wants(event.event()).is_taken()) {
                 let (name, object) = (Arc::clone(&self.name), event.object_ref().into());
-                let context = Context::detached();
-                let handled = bounded(Duration::MAX, self.chain.handle(&event, &context));
+                let handled = bounded(Duration::MAX, self.chain.complete(&event));
                 self.log.during(name, object, handled).await;
             }
         });

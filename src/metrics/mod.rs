@@ -4,6 +4,7 @@
 //! requested: see `Metrics::page`.
 
 mod family;
+mod last_requests;
 pub(crate) mod names;
 mod operations;
 mod pools;
@@ -65,6 +66,8 @@ pub(crate) struct Metrics {
     adds: MetricFamily<Counter>,
     /// The transient failures of each handler that were followed by another attempt.
     retries: MetricFamily<Counter>,
+    /// The delays that each handler asked for and that were raised to the shortest one.
+    raised_delays: MetricFamily<Counter>,
     /// The times for which events waited in the queues of each handler.
     queue_duration: MetricFamily<Histogram>,
     /// The durations of the invocations of each handler.
@@ -105,6 +108,7 @@ impl Metrics {
             failures: MetricFamily::new(&names::FAILURES, Counter::default),
             adds: MetricFamily::new(&names::WORKQUEUE_ADDS, Counter::default),
             retries: MetricFamily::new(&names::WORKQUEUE_RETRIES, Counter::default),
+            raised_delays: MetricFamily::new(&names::RAISED_DELAYS, Counter::default),
             queue_duration: MetricFamily::new(&names::WORKQUEUE_QUEUE_DURATION, histogram),
             work_duration: MetricFamily::new(&names::WORKQUEUE_WORK_DURATION, histogram),
             attempts: Family::default(),
@@ -124,11 +128,23 @@ impl Metrics {
         metrics
     }
 
+    /// Describes the last requests to the services of the driver whose readiness check has this name. Empty for a driver whose requests are
+    /// not observed.
+    pub(crate) fn last_requests(&self, driver: &str) -> Vec<String> {
+        match driver {
+            "openstack" => self.cloud_requests.last.describe(&["identity", "network"]),
+            "octavia" => self.cloud_requests.last.describe(&["load-balancer"]),
+            "ec2" => self.ec2_requests.last.describe(&["ec2"]),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the queue metrics of `handler`.
     pub(crate) fn workqueue(&self, handler: &str) -> WorkqueueMetrics {
         WorkqueueMetrics {
             adds: self.adds.with(&[handler]),
             retries: self.retries.with(&[handler]),
+            raised_delays: self.raised_delays.with(&[handler]),
             queue_duration: self.queue_duration.with(&[handler]),
             work_duration: self.work_duration.with(&[handler]),
             attempts: self.attempts.get_or_create_owned(&handler.to_owned()),
@@ -169,11 +185,12 @@ impl Metrics {
             &self.failures,
             &self.adds,
             &self.retries,
+            &self.raised_delays,
             &self.collections,
             &self.collection_orphans,
             &self.api_requests.requests,
             &self.cloud_requests.requests,
-            &self.ec2_requests.0,
+            &self.ec2_requests.requests,
         ];
         for counter in counters {
             page.family(counter);

@@ -67,8 +67,6 @@ descriptions! {
         "Events that a handler has not completed yet, by phase";
     FAILURES = Counter "staffetta_failures_total" [HANDLER, "outcome"]
         "Failed attempts of a handler: transient error, permanent error, panic or timeout";
-    QUEUE_OVERFLOWS = Counter "staffetta_queue_overflows_total" [HANDLER]
-        "Queued changes that a full queue replaced by newer ones although coalescing is off";
     GARBAGE_COLLECTIONS = Counter "staffetta_garbage_collections_total" [HANDLER, "outcome"]
         "Garbage collections of resources whose owner no longer exists";
     GARBAGE_COLLECTION_LAST_SUCCESS = Gauge "staffetta_garbage_collection_last_success_timestamp_seconds" [HANDLER]
@@ -110,13 +108,13 @@ descriptions! {
     KUBELET_REQUESTS = Counter "staffetta_kubelet_requests_total" [HANDLER, "request", "outcome"]
         "Requests to the kubelet APIs of virtual nodes, by request and outcome";
     MODULE_OPERATIONS = Counter "staffetta_module_operations_total" [TUNNEL, ACTION, "outcome"]
-        "Requests to load or unload a module of a base that ended, by outcome";
+        "Requests to load, activate or unload a module of a base that ended, by outcome";
     MODULE_OPERATION_DURATION = Histogram "staffetta_module_operation_duration_seconds" [TUNNEL, ACTION]
-        "Time from the decision to load or unload a module until the request ended";
+        "Time from the decision to load, activate or unload a module until the request ended";
     MODULE_OPERATIONS_UNDER_WAY = Gauge "staffetta_module_operations_under_way" [TUNNEL, ACTION]
-        "Requests to load or unload a module that have not ended";
+        "Requests to load, activate or unload a module that have not ended";
     MODULE_OPERATIONS_STUCK = Gauge "staffetta_module_operations_stuck" [TUNNEL, ACTION]
-        "Requests to load or unload a module that have not ended for a minute";
+        "Requests to load, activate or unload a module that have not ended for a minute";
     TUNNEL_CONNECTED = Gauge "staffetta_tunnel_connected" [TUNNEL]
         "1 while the tunnel can receive reports of bases";
     TUNNEL_DROPPED_REPORTS = Counter "staffetta_tunnel_dropped_reports_total" [TUNNEL]
@@ -141,6 +139,8 @@ descriptions! {
         "Duration of the attempts of a handler";
     WORKQUEUE_RETRIES = Counter "workqueue_retries_total" [NAME]
         "Attempts that failed with a transient error and are repeated";
+    RAISED_DELAYS = Counter "staffetta_raised_delays_total" [HANDLER]
+        "Delays of less than 10 ms that a handler or its error asked for, and that were raised to 10 ms";
     WORKQUEUE_UNFINISHED = Gauge "workqueue_unfinished_work_seconds" [NAME]
         "Sum of the running times of the current attempts";
     WORKQUEUE_LONGEST = Gauge "workqueue_longest_running_processor_seconds" [NAME]

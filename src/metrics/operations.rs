@@ -36,7 +36,8 @@ impl Default for OperationMetrics {
 }
 
 /// The actions that operations on modules can have, for the label `action`.
-const ACTIONS: [ContainerAction; 2] = [ContainerAction::Start, ContainerAction::Stop];
+const ACTIONS: [ContainerAction; 3] =
+    [ContainerAction::Start, ContainerAction::Activate, ContainerAction::Stop];
 
 impl OperationMetrics {
     /// Creates the series of `tunnels`. From now on, their state is read from `tunnels`, and the operations in progress from `tracker`.

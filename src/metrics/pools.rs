@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use staffetta_driver::VifPoolMetrics;
+use staffetta_pool::VifPoolMetrics;
 
 use super::family::MetricsPage;
 use super::names;

@@ -8,6 +8,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use staffetta_driver::{RequestObserver, RequestOutcome};
 
 use super::family::{MetricFamily, histogram};
+use super::last_requests::LastRequests;
 use super::names;
 
 /// The values of the label `method` for requests to the API server. The last value represents all other methods.
@@ -58,6 +59,7 @@ impl ApiRequestMetrics {
 pub(crate) struct CloudRequestMetrics {
     pub(super) requests: MetricFamily<Counter>,
     pub(super) durations: MetricFamily<Histogram>,
+    pub(super) last: LastRequests,
 }
 
 impl Default for CloudRequestMetrics {
@@ -66,7 +68,7 @@ impl Default for CloudRequestMetrics {
         let durations = MetricFamily::new(&names::OPENSTACK_DURATION, histogram as _);
         requests.create(&[&SERVICES, &CLOUD_METHODS, &RequestOutcome::ALL.map(RequestOutcome::name)]);
         durations.create(&[&SERVICES, &CLOUD_METHODS]);
-        Self { requests, durations }
+        Self { requests, durations, last: LastRequests::default() }
     }
 }
 
@@ -81,24 +83,29 @@ const EC2_ACTIONS: [&str; 6] = [
 ];
 
 /// The counts of the requests to EC2 by action and outcome.
-pub(crate) struct Ec2RequestMetrics(pub(super) MetricFamily<Counter>);
+pub(crate) struct Ec2RequestMetrics {
+    pub(super) requests: MetricFamily<Counter>,
+    pub(super) last: LastRequests,
+}
 
 impl Default for Ec2RequestMetrics {
     fn default() -> Self {
         let requests = MetricFamily::new(&names::EC2_REQUESTS, Counter::default as _);
         requests.create(&[&EC2_ACTIONS, &RequestOutcome::ALL.map(RequestOutcome::name)]);
-        Self(requests)
+        Self { requests, last: LastRequests::default() }
     }
 }
 
 impl RequestObserver for Ec2RequestMetrics {
-    fn ended(&self, _: &'static str, action: &'static str, outcome: RequestOutcome, _: Duration) {
-        self.0.with(&[action, outcome.name()]).inc();
+    fn ended(&self, service: &'static str, action: &'static str, outcome: RequestOutcome, _: Duration) {
+        self.last.record(service, outcome);
+        self.requests.with(&[action, outcome.name()]).inc();
     }
 }
 
 impl RequestObserver for CloudRequestMetrics {
     fn ended(&self, service: &'static str, method: &'static str, outcome: RequestOutcome, time: Duration) {
+        self.last.record(service, outcome);
         if SERVICES.contains(&service) && CLOUD_METHODS.contains(&method) {
             self.requests.with(&[service, method, outcome.name()]).inc();
             self.durations.with(&[service, method]).observe(time.as_secs_f64());

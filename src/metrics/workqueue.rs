@@ -15,6 +15,8 @@ pub(crate) struct WorkqueueMetrics {
     pub(super) adds: Counter,
     /// The number of transient failures that were followed by another attempt.
     pub(super) retries: Counter,
+    /// The number of delays before the next attempt that were raised to the shortest one.
+    pub(super) raised_delays: Counter,
     /// The times for which messages were queued before their handler was invoked, in seconds.
     pub(super) queue_duration: Histogram,
     /// The durations of invocations of the handler, in seconds.
@@ -39,6 +41,10 @@ impl QueueMetrics for WorkqueueMetrics {
 
     fn retried(&self) {
         self.retries.inc();
+    }
+
+    fn raised_delay(&self) {
+        self.raised_delays.inc();
     }
 }
 

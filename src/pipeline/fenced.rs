@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use staffetta_handler::{Context, EventHandler, HandlerError, Message};
+use staffetta_handler::{Action, Context, EventHandler, HandlerError, Message};
 use tracing::{Instrument, info_span};
 
 use crate::term::Term;
@@ -10,8 +10,8 @@ use crate::term::Term;
 /// A wrapper that runs an invocation of the handler only while the leadership term is active (fencing). The deadline of the term is checked
 /// before each poll, so that a handler that was stopped between two calls of a driver makes no further call.
 ///
-/// If the term ends during an invocation, that is not a failure of the handler: it is neither reported nor retried. The invocation
-/// stays pending until the queues are shut down, which follows the end of the term.
+/// If the term ends during an invocation, that is not a failure of the handler: it is neither reported nor counted, and the event stays
+/// unhandled.
 pub struct Fenced<H> {
     inner: H,
     term: Term,
@@ -25,16 +25,13 @@ impl<H> Fenced<H> {
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Fenced<H> {
-    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<Action, HandlerError> {
         // Pinned here, because an argument of an `async fn` takes up twice its size in the future of every message.
         let span = info_span!("attempt", failures = context.attempts());
         let result = self.term.run(pin!(self.inner.handle(event, context).instrument(span))).await;
         match result {
             Ok(result) if result.is_ok() || self.term.is_active() => result,
-            _ => {
-                context.shutdown().await;
-                Ok(())
-            }
+            _ => Ok(Action::interrupted()),
         }
     }
 }
@@ -46,7 +43,9 @@ mod tests {
     use std::time::Duration;
 
     use staffetta_handler::testing::{Fault, NoMetrics, pod};
-    use staffetta_handler::{AnyEvent, Async, Event, LogExceptions, OrderingKey, QueuePolicy, Report};
+    use staffetta_handler::{
+        AnyEvent, Async, BackoffPolicy, Event, Failure, Failures, LogExceptions, OrderingKey, Report,
+    };
 
     use super::*;
     use staffetta_handler::BootTime;
@@ -55,7 +54,7 @@ mod tests {
     struct TwoCalls(Arc<AtomicUsize>);
 
     impl EventHandler<AnyEvent> for TwoCalls {
-        async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+        async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<Action, HandlerError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(1)).await;
             self.0.fetch_add(1, Ordering::Relaxed);
@@ -64,23 +63,27 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Failures(Mutex<Vec<String>>);
+    struct Reported(Mutex<Vec<String>>);
 
-    impl Report<AnyEvent> for Failures {
-        fn failed(&self, _: &AnyEvent, error: &HandlerError, _: &Context<'_>) {
+    impl Report<AnyEvent> for Reported {
+        fn failed(&self, _: &AnyEvent, error: &dyn Failure, _: Duration, _: &mut Failures) {
             self.0.lock().unwrap().push(error.to_string());
         }
     }
 
+    /// A failed event is not handled again in these tests.
+    const RESYNC: BackoffPolicy =
+        BackoffPolicy::unlimited(Duration::from_secs(3600), Duration::from_secs(3600));
+
     type Queues = Async<AnyEvent, LogExceptions<Fenced<TwoCalls>, AnyEvent>>;
 
     /// Returns queues of a handler that calls a driver twice, the number of its calls, and its reported failures.
-    fn queues(term: &Term) -> (Queues, Arc<AtomicUsize>, Arc<Failures>) {
-        let (calls, failures) = (Arc::<AtomicUsize>::default(), Arc::<Failures>::default());
+    fn queues(term: &Term) -> (Queues, Arc<AtomicUsize>, Arc<Reported>) {
+        let (calls, failures) = (Arc::<AtomicUsize>::default(), Arc::<Reported>::default());
         let link = Fenced::new(TwoCalls(Arc::clone(&calls)), term.clone());
-        let chain = link.log_exceptions(Arc::clone(&failures) as _);
+        let chain = link.log_exceptions(Arc::clone(&failures) as _, RESYNC);
         let key = |event: &AnyEvent| OrderingKey::of(event.uid());
-        (Async::new(chain, QueuePolicy::default(), key, Arc::new(NoMetrics)), calls, failures)
+        (Async::new(chain, false, key, Arc::new(NoMetrics)), calls, failures)
     }
 
     fn event() -> AnyEvent {

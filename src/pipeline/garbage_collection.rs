@@ -107,7 +107,7 @@ async fn collect(
         let object_ref = owner.object_ref();
         info!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
             handler = handler.name, "the owner of external resources does not exist; they are released");
-        handler.chain.push(AnyEvent::Missed(Arc::new(owner)));
+        handler.chain.push(handler.registration.resolve(&AnyEvent::Missed(Arc::new(owner))));
         orphaned += 1;
     }
     Ok(orphaned)
@@ -149,7 +149,7 @@ mod tests {
     use kube::Client;
     use kube::client::Body;
     use staffetta_handler::testing::Fault;
-    use staffetta_handler::{GarbageCollector, Registration, ResourceEventHandler};
+    use staffetta_handler::{Action, GarbageCollector, Registration, ResourceEventHandler};
 
     use super::*;
     use crate::pipeline::{self, HandlerReports};
@@ -165,8 +165,8 @@ mod tests {
     impl ResourceEventHandler<Pod> for Marks {
         type Error = Fault;
 
-        async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Fault> {
-            Ok(())
+        async fn on_present(&self, _: &Arc<Pod>) -> Result<Action, Fault> {
+            Ok(Action::done())
         }
     }
 

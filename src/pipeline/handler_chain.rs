@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use staffetta_handler::{
-    AnyEvent, Async, EventHandler, KindIndex, Limit, LogExceptions, Message, QueueEntry, QueuePolicy,
-    Registration, Retry, Timeout, full_name,
+    Async, EventHandler, KindIndex, Limit, LogExceptions, Message, QueueEntry, Registration, Resolved, Retry,
+    Timeout, full_name,
 };
 use tokio::sync::watch;
 use tracing::warn;
@@ -16,7 +16,7 @@ use super::recorded::Recorded;
 use super::report::HandlerReports;
 use crate::config::RelayOptions;
 use crate::term::Term;
-use crate::traces::{self, Traced};
+use crate::traces::{self, Traces};
 
 /// The maximum number of unhandled objects that the log names when the handlers are stopped.
 const MAX_LOGGED: usize = 10;
@@ -25,10 +25,10 @@ const MAX_LOGGED: usize = 10;
 pub(crate) const MARKS_UNREAD: &str = "the ownership marks are not read yet";
 
 /// The chain of one handler, from the outermost to the innermost wrapper.
-pub type Chain = Async<AnyEvent, LogExceptions<Traced<Links>, AnyEvent>>;
+pub type Chain = Async<Resolved, Recorded<LogExceptions<Retry<Links>, Resolved>>>;
 
-/// The type of the part of a chain inside of [`Traced`]: the inner wrappers and the handler.
-type Links = Retry<Limit<Timeout<Fenced<Recorded<Arc<Registration>>>>, AnyEvent>, AnyEvent>;
+/// The type of the part of a chain that needs a permit: the inner wrappers and the handler.
+type Links = Limit<Timeout<Fenced<Arc<Registration>>>, Resolved>;
 
 /// One enabled handler with its chain of wrappers.
 pub struct HandlerChain {
@@ -86,7 +86,7 @@ impl HandlerChain {
     /// Logs the objects that were not handled when the handlers were stopped, which the next leader will handle: their number, and up to
     /// [`MAX_LOGGED`] names.
     pub(super) fn log_unhandled(&self) {
-        let name = |entry: QueueEntry<AnyEvent>| {
+        let name = |entry: QueueEntry<Resolved>| {
             let object_ref = entry.event.object_ref();
             format!("{} {}", object_ref.kind, full_name(object_ref.namespace, object_ref.name))
         };
@@ -112,7 +112,7 @@ impl HandlerChain {
     }
 }
 
-/// Composes the chain of one handler: `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`.
+/// Composes the chain of one handler: `Async(Recorded(LogExceptions(Retry(Limit(Timeout(Fenced(handler)))))))`.
 fn chain(
     name: &str,
     handler: &Arc<Registration>,
@@ -120,15 +120,11 @@ fn chain(
     term: &Term,
     reports: &HandlerReports,
 ) -> Chain {
-    let report = reports.failures(name, options.resync());
-    let (coalesce, depth) = (options.coalesce, options.queue_depth.get());
-    let queues = QueuePolicy { coalesce, depth, superseded_by_key: handler.superseded_by_key };
-    let (groups, keys) = (Arc::clone(handler), Arc::clone(handler));
-    let recorded = Recorded::new(Arc::clone(handler), reports.successes(name));
-    let links = Fenced::new(recorded, term.clone())
+    let links = Fenced::new(Arc::clone(handler), term.clone())
         .timeout(options.handler_timeout.into())
-        .limit(options.max_concurrency.get(), move |event| groups.group(event))
-        .retry(options.retries(), Some(Arc::clone(&report)));
-    let links = Traced::new(links, name, traces::tracer()).log_exceptions(report);
-    Async::new(links, queues, move |event| keys.key(event), reports.queue_metrics(name))
+        .limit(options.max_concurrency.get(), Resolved::group)
+        .retry(options.retries())
+        .log_exceptions(reports.failures(name), options.resync());
+    let links = Recorded::new(links, reports.successes(name), Traces::new(name, traces::tracer()));
+    Async::new(links, handler.superseded_by_key, Resolved::key, reports.queue_metrics(name))
 }

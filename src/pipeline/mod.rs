@@ -18,12 +18,13 @@ use crate::term::Term;
 use crate::watcher::EventSink;
 use futures_util::future::join_all;
 use staffetta_handler::{
-    AnyEvent, Context, Dispatcher, EventHandler, HandlerError, Kind, Message, Registration, Undecodable,
+    Action, AnyEvent, Context, Dispatcher, EventHandler, HandlerError, Interest, Kind, Message, Registration,
+    Resolved, Undecodable,
 };
 
 pub(crate) use handler_chain::MARKS_UNREAD;
 pub use handler_chain::{Chain, HandlerChain};
-pub(crate) use recorded::KeptRequests;
+pub(crate) use recorded::Kept;
 pub use report::HandlerReports;
 pub(crate) use scope::HandlerScope;
 
@@ -33,7 +34,7 @@ const DRAINED_DIVISOR: usize = 10;
 
 /// All enabled handlers behind one dispatcher. [`EventHandler::handle`] passes an event to the handlers.
 pub struct Pipeline {
-    dispatcher: Dispatcher<AnyEvent, Chain>,
+    dispatcher: Dispatcher<AnyEvent, Resolved, Chain>,
     kinds: Vec<Kind>,
     handlers: Vec<Arc<HandlerChain>>,
     /// The number of busy queues of a handler above which an initial list waits. There is one queue for each ordering key: mostly, one
@@ -43,7 +44,7 @@ pub struct Pipeline {
 }
 
 /// Builds the chain of each handler, in the given order. An event passes through `Dispatcher`, and then for each handler through
-/// `Async(LogExceptions(Traced(Retry(Limit(Timeout(Fenced(Recorded(handler))))))))`. The handlers run only during `term`. Failures and the
+/// `Async(Recorded(LogExceptions(Retry(Limit(Timeout(Fenced(handler)))))))`. The handlers run only during `term`. Failures and the
 /// metrics of the queues go to `reports`.
 pub fn build(
     handlers: Vec<(String, Registration)>,
@@ -72,14 +73,15 @@ impl Pipeline {
         let types = handler.kinds().map(|kind| kind.type_id).chain(handler.triggers());
         for event_type in types {
             let (handler, queues) = (Arc::clone(handler), entry.chain.clone());
-            let predicate = move |event: &AnyEvent| {
-                let interest = handler.wants(event);
-                if interest.is_declined() {
-                    queues.decline(event);
+            let resolve = move |event: &AnyEvent| match handler.wants(event) {
+                Interest::Taken | Interest::Limited(_) => Some(handler.resolve(event)),
+                Interest::Deferred(_) => None,
+                Interest::Declined(_) => {
+                    queues.decline(&handler.resolve(event));
+                    None
                 }
-                interest.is_taken()
             };
-            self.dispatcher.add(event_type, predicate, entry.chain.clone());
+            self.dispatcher.add(event_type, resolve, entry.chain.clone());
         }
         for kind in handler.kinds().chain(handler.indexes.iter().map(|index| &index.kind)) {
             match self.kinds.iter_mut().find(|watched| watched.type_id == kind.type_id) {
@@ -134,7 +136,7 @@ impl Pipeline {
 
 impl EventHandler<AnyEvent> for Pipeline {
     /// Updates the indexes, then queues the event. Never waits.
-    async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<Action, HandlerError> {
         let route = event.route();
         for HandlerChain { name, registration: handler, .. } in self.handlers.iter().map(|handler| &**handler)
         {

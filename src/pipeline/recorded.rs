@@ -1,24 +1,37 @@
-//! The innermost wrapper of a chain: it keeps the requests of failed attempts, and reports successes that changed something.
+//! The outermost wrapper of a chain inside its queues: it keeps what the attempts of an event have in common, its trace and its requests,
+//! and reports successes that changed something.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use staffetta_driver::RequestLog;
-use staffetta_handler::{AnyEvent, Context, EventHandler, HandlerError};
+use staffetta_handler::{Action, Context, EventHandler, HandlerError, Resolved};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::traces::{EventTrace, Traces};
+
 /// A callback for an event that was handled successfully. It must not block.
-pub(super) type OnHandled = Box<dyn Fn(&AnyEvent, &Context<'_>) + Send + Sync>;
+pub(super) type OnHandled = Box<dyn Fn(&Resolved, &Context<'_>) + Send + Sync>;
 
 /// The maximum number of objects of one handler whose requests are kept.
 const MAX_KEPT: usize = 1000;
 
-/// The wrapper of a handler that collects the requests which drivers and the client of the Kubernetes API send during each attempt. The
-/// last requests of an object stay attached to its queue entry until it is handled successfully.
+/// A wrapper that collects the requests which drivers and the client of the Kubernetes API send during each attempt, and traces the
+/// attempts. Both stay with the queue entry of the object until it is handled successfully.
 pub struct Recorded<H> {
     inner: H,
     /// The permits that limit the number of objects whose requests are kept to [`MAX_KEPT`].
     permits: Arc<Semaphore>,
     on_handled: Option<OnHandled>,
+    traces: Traces,
+}
+
+/// The common values of the attempts to handle an object that is not handled successfully yet.
+pub(crate) struct Kept {
+    /// The trace of the event; `None` if it is not sampled.
+    trace: Option<EventTrace>,
+    /// The requests of the attempts; `None` if there are none, or those of too many other objects are kept.
+    pub(crate) requests: Option<Arc<KeptRequests>>,
 }
 
 /// The requests of the attempts to handle an object that is not handled successfully yet.
@@ -28,44 +41,50 @@ pub(crate) struct KeptRequests {
 }
 
 impl<H> Recorded<H> {
-    /// Wraps `inner`. `on_handled`, if it is not `None`, is called after each success in which a request changed something.
-    pub(super) fn new(inner: H, on_handled: Option<OnHandled>) -> Self {
-        Self { inner, permits: Arc::new(Semaphore::new(MAX_KEPT)), on_handled }
+    /// Wraps `inner`. `on_handled`, if it is not `None`, is called after each success in which a request changed something. `traces`
+    /// starts the traces of the events.
+    pub(super) fn new(inner: H, on_handled: Option<OnHandled>, traces: Traces) -> Self {
+        Self { inner, permits: Arc::new(Semaphore::new(MAX_KEPT)), on_handled, traces }
+    }
+
+    /// Returns the requests in `log` with a permit to keep them; `None` if there are none, or there is no permit.
+    fn kept_requests(&self, log: Arc<RequestLog>) -> Option<Arc<KeptRequests>> {
+        if log.is_empty() {
+            return None;
+        }
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        Some(Arc::new(KeptRequests { log, _permit: permit }))
     }
 }
 
-impl<H: EventHandler<AnyEvent>> EventHandler<AnyEvent> for Recorded<H> {
-    async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<(), HandlerError> {
-        let kept = context.attachment().and_then(|kept| kept.downcast::<KeptRequests>().ok());
-        let log = kept.as_ref().map(|kept| Arc::clone(&kept.log)).unwrap_or_default();
-        let permits = kept.is_none().then_some(&self.permits);
-        let mut attempt = Attempt { log: &log, permits, context };
-        let result = log.collect(self.inner.handle(event, context)).await;
-        if result.is_ok() {
-            attempt.permits = None;
-            if let Some(on_handled) = self.on_handled.as_ref().filter(|_| log.changed_something()) {
+impl<H: EventHandler<Resolved>> EventHandler<Resolved> for Recorded<H> {
+    async fn handle(&self, event: &Resolved, context: &Context<'_>) -> Result<Action, HandlerError> {
+        let kept = context.note().and_then(|note| note.downcast_ref::<Kept>());
+        let requests = kept.and_then(|kept| kept.requests.clone());
+        let log = requests.as_ref().map(|requests| Arc::clone(&requests.log)).unwrap_or_default();
+        let trace = if context.is_repeated() {
+            kept.and_then(|kept| kept.trace.clone())
+        } else {
+            self.traces.start(event.event(), context)
+        };
+        // Pinned here, because an argument of an `async fn` takes up twice its size in the future of every message.
+        let handled = pin!(log.collect(self.inner.handle(event, context)));
+        let mut result = match &trace {
+            Some(trace) => trace.record(handled).await,
+            None => handled.await,
+        };
+        if let Ok(action) = &mut result {
+            if !action.is_success() {
+                let trace = trace.filter(|trace| !trace.end_if_failed(action));
+                let requests = requests.or_else(|| self.kept_requests(log));
+                if trace.is_some() || requests.is_some() || kept.is_some() {
+                    action.keep(Arc::new(Kept { trace, requests }));
+                }
+            } else if let Some(on_handled) = self.on_handled.as_ref().filter(|_| log.changed_something()) {
                 on_handled(event, context);
             }
         }
         result
-    }
-}
-
-/// A guard for one attempt to handle an event. When dropped, also after a panic or a timeout, it keeps the requests of the attempt, unless
-/// the attempt succeeded, or those of [`MAX_KEPT`] other objects are kept.
-struct Attempt<'a> {
-    log: &'a Arc<RequestLog>,
-    /// The permits to keep requests; `None` if the requests are kept already, or the attempt succeeded.
-    permits: Option<&'a Arc<Semaphore>>,
-    context: &'a Context<'a>,
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        let permits = self.permits.filter(|_| !self.log.is_empty());
-        if let Some(permit) = permits.and_then(|permits| Arc::clone(permits).try_acquire_owned().ok()) {
-            self.context.attach(Arc::new(KeptRequests { log: Arc::clone(self.log), _permit: permit }));
-        }
     }
 }
 
@@ -75,71 +94,101 @@ mod tests {
     use std::time::Duration;
 
     use staffetta_driver::RequestRecord;
-    use staffetta_handler::Event;
-    use staffetta_handler::testing::{Fault, pod};
+    use staffetta_handler::testing::{Fault, LogReport, NoMetrics, pod};
+    use staffetta_handler::{Async, BackoffPolicy, Event, LogExceptions, Registration, Retry, Timeout};
 
     use super::*;
 
-    /// A handler that sends a request with the next of these statuses. It fails after an error, and hangs after `None`.
+    /// A handler that sends a request with the next of these statuses. It fails after an error, hangs after `None`, and wants to be called
+    /// again an hour after 202.
     struct Sends(Mutex<Vec<Option<u16>>>);
 
-    impl EventHandler<AnyEvent> for Sends {
-        async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+    impl EventHandler<Resolved> for Sends {
+        async fn handle(&self, _: &Resolved, _: &Context<'_>) -> Result<Action, HandlerError> {
             let status = self.0.lock().unwrap().remove(0);
             let mut request = RequestRecord::start("POST", "/ports", true);
             let Some(status) = status else { std::future::pending().await };
             request.set_status(status);
-            if status < 400 { Ok(()) } else { Err(Fault::transient("busy").into()) }
+            match status {
+                202 => Ok(Action::requeue(Duration::from_secs(3600))),
+                ..400 => Ok(Action::done()),
+                _ => Err(Fault::transient("busy").into()),
+            }
         }
     }
 
-    fn event() -> AnyEvent {
-        Event::Added(Arc::new(pod("default", "web"))).erase()
+    type Chain = Async<Resolved, Recorded<LogExceptions<Retry<Timeout<Sends>>, Resolved>>>;
+
+    /// Returns queues of a handler that sends requests with these statuses, and is repeated every second.
+    fn chain(statuses: Vec<Option<u16>>, on_handled: Option<OnHandled>) -> Chain {
+        let second = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(1));
+        let links = Sends(Mutex::new(statuses)).timeout(Duration::from_secs(10)).retry(second);
+        let links = links.log_exceptions(Arc::new(LogReport::new("sends")), second);
+        let recorded = Recorded::new(links, on_handled, Traces::new("sends", None));
+        Async::new(recorded, false, Resolved::key, Arc::new(NoMetrics))
     }
 
-    fn kept(context: &Context<'_>) -> Option<Vec<Option<u16>>> {
-        let kept = context.attachment()?.downcast::<KeptRequests>().ok()?;
-        Some(kept.log.requests().into_iter().map(|request| request.status).collect())
+    fn event(name: &str) -> Resolved {
+        let event = Event::Added(Arc::new(pod("default", name))).erase();
+        Registration::new(()).resolve(&event)
+    }
+
+    /// Returns the statuses of the requests that are kept of each object that is not handled.
+    fn kept(chain: &Chain) -> Vec<Vec<Option<u16>>> {
+        let kept =
+            |note: &Arc<dyn std::any::Any + Send + Sync>| note.downcast_ref::<Kept>()?.requests.clone();
+        let entries = chain.entries().into_iter();
+        let logs = entries.filter_map(|entry| Some(entry.note().and_then(kept)?.log.requests()));
+        logs.map(|requests| requests.into_iter().map(|request| request.status).collect()).collect()
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_requests_of_failed_and_hanging_attempts_are_kept_and_those_of_successes_are_not() {
-        let recorded = Recorded::new(Sends(Mutex::new(vec![Some(201), Some(503), None])), None);
-        let (event, context) = (event(), Context::detached());
-        recorded.handle(&event, &context).await.expect("it succeeds");
-        assert_eq!(kept(&context), None);
-        recorded.handle(&event, &context).await.expect_err("it fails");
-        assert_eq!(kept(&context), Some(vec![Some(503)]));
-        let hanging = tokio::time::timeout(Duration::from_secs(1), recorded.handle(&event, &context)).await;
-        hanging.expect_err("it hangs");
-        assert_eq!(kept(&context), Some(vec![Some(503), None]));
-    }
-
-    #[tokio::test]
-    async fn the_requests_of_a_bounded_number_of_objects_are_kept() {
-        let recorded = Recorded::new(Sends(Mutex::new(vec![Some(503); MAX_KEPT + 2])), None);
-        let (event, mut contexts) = (event(), Vec::new());
-        for _ in 0..=MAX_KEPT {
-            let context = Context::detached();
-            recorded.handle(&event, &context).await.expect_err("it fails");
-            contexts.push(context);
+        let chain = chain(vec![Some(201), Some(503), None, Some(201)], None);
+        chain.push(event("web"));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(chain.entries().is_empty());
+        chain.push(event("web"));
+        // The second attempt ends after about 11 s, the third one begins a second later.
+        for (wait_ms, expected) in [(1, vec![Some(503)]), (11_500, vec![Some(503), None])] {
+            tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+            assert_eq!(kept(&chain), [expected]);
         }
-        assert!(kept(&contexts[MAX_KEPT - 1]).is_some() && kept(&contexts[MAX_KEPT]).is_none());
-        contexts.remove(0);
-        recorded.handle(&event, &contexts[MAX_KEPT - 1]).await.expect_err("it fails");
-        assert!(kept(&contexts[MAX_KEPT - 1]).is_some(), "one object less has failed");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(chain.entries().is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
+    async fn the_requests_of_a_bounded_number_of_objects_are_kept() {
+        let chain = chain(vec![Some(503); MAX_KEPT + 1], None);
+        for number in 0..=MAX_KEPT {
+            chain.push(event(&number.to_string()));
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!((chain.entries().len(), kept(&chain).len()), (MAX_KEPT + 1, MAX_KEPT));
+        chain.decline(&event("0"));
+        chain.decline(&event("1"));
+        assert!(kept(&chain).len() < MAX_KEPT, "their permits are free again");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_success_is_reported_if_a_request_of_its_attempts_changed_something() {
         let told = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&told);
         let on_handled: OnHandled = Box::new(move |_, _| *counted.lock().unwrap() += 1);
-        let recorded = Recorded::new(Sends(Mutex::new(vec![Some(503), Some(201)])), Some(on_handled));
-        let (event, context) = (event(), Context::detached());
-        recorded.handle(&event, &context).await.expect_err("it fails");
+        let chain = chain(vec![Some(503), Some(201), Some(202)], Some(on_handled));
+        chain.push(event("web"));
+        tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(*told.lock().unwrap(), 0);
-        recorded.handle(&event, &context).await.expect("it succeeds");
+        tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(*told.lock().unwrap(), 1);
+        chain.push(event("web"));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(
+            (*told.lock().unwrap(), chain.entries().len()),
+            (2, 1),
+            "it succeeded, and is called again"
+        );
+        assert!(kept(&chain).is_empty(), "nothing is kept of a success");
     }
 }

@@ -1,4 +1,4 @@
-//! Reports the failures of handlers: in the log, as a Kubernetes Event on the object and as a metric, and schedules the next attempt.
+//! Reports the failures of handlers: in the log, as a Kubernetes Event on the object and as a metric.
 //! With `events.success`, it reports successes as Events, too.
 //!
 //! An error that disappears within [`REPORT_DELAY`] is logged at level `debug` only, unless the next attempt is far away. If a failure
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Context, HandlerError, Identity, LastError, Message, Panicked, QueueMetrics,
-    Report, TimedOut, Undecodable, causes,
+    Failure, Failures, Identity, LastError, Message, Panicked, QueueMetrics, Report, Resolved, TimedOut,
+    Undecodable, causes,
 };
 use tracing::{debug, error, info, warn};
 
@@ -56,11 +56,10 @@ impl HandlerReports {
         Self { publisher, success, metrics: Arc::clone(metrics) }
     }
 
-    /// Returns the [`Report`] that gets all failures of `handler`, including transient ones. It requeues objects that failed, with the
-    /// back-off `resync`.
-    pub(super) fn failures(&self, handler: &str, resync: BackoffPolicy) -> Arc<dyn Report<AnyEvent>> {
+    /// Returns the [`Report`] that gets all failures of `handler`, including transient ones.
+    pub(super) fn failures(&self, handler: &str) -> Arc<dyn Report<Resolved>> {
         let (publisher, metrics) = (self.publisher.clone(), Arc::clone(&self.metrics));
-        Arc::new(FailureReport { handler: handler.into(), resync, publisher, metrics })
+        Arc::new(FailureReport { handler: handler.into(), publisher, metrics })
     }
 
     /// Returns the callback for successes of `handler` in which a request changed something; `None` if they are not reported.
@@ -69,9 +68,18 @@ impl HandlerReports {
         let report: OnHandled = Box::new(move |event, context| {
             // The end of a failure is reported as such. An Event on an object that is deleted helps no user, and triggers come from
             // staffetta itself.
-            if !event.finalizing() && !event.is_trigger() && context.reported_on().is_none() {
+            if !event.finalizing()
+                && !event.is_trigger()
+                && context.failures().and_then(Failures::reported_on).is_none()
+            {
                 let note = format!("handled in {}", Rounded(context.queued_since().elapsed()));
-                publisher.publish(Occurrence::new(event.identity(), &handler, false, HANDLED, (&note, "")));
+                publisher.publish(Occurrence::new(
+                    event.event().identity(),
+                    &handler,
+                    false,
+                    HANDLED,
+                    (&note, ""),
+                ));
             }
         });
         self.success.then_some(report)
@@ -97,44 +105,43 @@ impl HandlerReports {
     }
 }
 
-/// The [`Report`] of one handler: logs, counts and publishes its failures, and requeues the objects that failed.
+/// The [`Report`] of one handler: logs, counts and publishes its failures.
 struct FailureReport {
     handler: Arc<str>,
-    /// The delays after which a failed object is handled again.
-    resync: BackoffPolicy,
     publisher: Publisher,
     metrics: Arc<Metrics>,
 }
 
-impl Report<AnyEvent> for FailureReport {
-    fn failed(&self, event: &AnyEvent, error: &HandlerError, context: &Context<'_>) {
-        self.metrics.count_failure(&self.handler, &**error);
-        let again = self.resync.requeue_delay(context.failures(), error.retry_after());
+impl Report<Resolved> for FailureReport {
+    fn failed(&self, event: &Resolved, error: &dyn Failure, again: Duration, failures: &mut Failures) {
+        self.metrics.count_failure(&self.handler, error);
         let object_ref = event.object_ref();
-        let (text, reason) = (text(error, context), error.reason());
-        let is_new = context.set_reported_on(affected(event, error));
+        let text = text(error, failures);
+        let reason = error.reason();
+        let is_new = failures.set_reported_on(affected(event, error));
         if is_new || error.transient() {
             error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
-                handler = &*self.handler, change = ?event.change(), attempt = context.attempts(), reason,
+                handler = &*self.handler, change = ?event.change(), attempt = failures.attempts(), reason,
                 again_s = again.as_secs(), error = &*text, "handling failed");
         } else {
             debug!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
-                handler = &*self.handler, attempt = context.attempts(), reason, again_s = again.as_secs(), error = &*text,
+                handler = &*self.handler, attempt = failures.attempts(), reason, again_s = again.as_secs(), error = &*text,
                 "it still fails for the same object");
         }
         let suffix = format!("; it is handled again in {}, or when it changes", Rounded(again));
         self.warn(event, error, (&text, &suffix));
-        context.requeue_after(again);
     }
 
-    fn will_retry(&self, event: &AnyEvent, error: &HandlerError, wait: Duration, context: &Context<'_>) {
-        self.metrics.count_failure(&self.handler, &**error);
-        let (object_ref, text, reason) = (event.object_ref(), text(error, context), error.reason());
-        let attempt = context.attempts();
-        let since = context.last_error().map_or(Duration::ZERO, |last_error| last_error.since.elapsed());
+    fn will_retry(&self, event: &Resolved, error: &dyn Failure, wait: Duration, failures: &mut Failures) {
+        self.metrics.count_failure(&self.handler, error);
+        let object_ref = event.object_ref();
+        let text = text(error, failures);
+        let reason = error.reason();
+        let attempt = failures.attempts();
+        let since = failures.last_error().map_or(Duration::ZERO, |last_error| last_error.since.elapsed());
         let failing_for = since.saturating_add(time_limit(error));
         let reported = failing_for >= REPORT_DELAY || failing_for.saturating_add(wait) >= MAX_UNREPORTED;
-        if reported && context.set_reported_on(affected(event, error)) {
+        if reported && failures.set_reported_on(affected(event, error)) {
             warn!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
                 handler = &*self.handler, change = ?event.change(), attempt, reason,
                 again_s = wait.as_secs_f64(), error = &*text, "handling keeps failing; it is retried");
@@ -148,9 +155,11 @@ impl Report<AnyEvent> for FailureReport {
         }
     }
 
-    fn recovered(&self, event: &AnyEvent, context: &Context<'_>) {
-        let (Some(object), Some(last_error)) = (context.reported_on(), context.last_error()) else { return };
-        let LastError { attempts, since, .. } = &last_error;
+    fn recovered(&self, event: &Resolved, failures: &Failures) {
+        let (Some(object), Some(last_error)) = (failures.reported_on(), failures.last_error()) else {
+            return;
+        };
+        let LastError { attempts, since, .. } = last_error;
         info!(kind = %object.kind, namespace = object.namespace, name = object.name, uid = object.uid,
             handler = &*self.handler, attempt = attempts, "handling works again");
         // An Event on an object that is deleted helps no user, and what was refused of it did not recover.
@@ -158,7 +167,7 @@ impl Report<AnyEvent> for FailureReport {
             let plural = if *attempts == 1 { "attempt" } else { "attempts" };
             let since = Rounded(since.elapsed());
             let note = format!("handled again after {attempts} failed {plural} in {since}");
-            let regarding = Identity::clone(&object);
+            let regarding = object.clone();
             self.publisher.publish(Occurrence::new(regarding, &self.handler, false, RECOVERED, (&note, "")));
         }
     }
@@ -167,26 +176,26 @@ impl Report<AnyEvent> for FailureReport {
 impl FailureReport {
     /// Publishes a Kubernetes Event of type `Warning` with the reason of `error`. `note` is the text, and a suffix that is kept if the text
     /// is too long.
-    fn warn(&self, event: &AnyEvent, error: &HandlerError, note: (&str, &str)) {
+    fn warn(&self, event: &Resolved, error: &dyn Failure, note: (&str, &str)) {
         let regarding = affected(event, error);
         self.publisher.publish(Occurrence::new(regarding, &self.handler, true, error.reason(), note));
     }
 }
 
-/// Returns the error with its causes. It is usually formatted in the context already.
-fn text(error: &HandlerError, context: &Context<'_>) -> Arc<str> {
-    context.last_error().map_or_else(|| causes(&**error).into(), |last_error| last_error.error)
+/// Returns the error with its causes. It is usually formatted already.
+fn text(error: &dyn Failure, failures: &Failures) -> Arc<str> {
+    failures.last_error().map_or_else(|| causes(error).into(), |last_error| Arc::clone(&last_error.error))
 }
 
 /// Returns the time limit that an invocation exceeded; zero for any other error.
-fn time_limit(error: &HandlerError) -> Duration {
-    let error: &(dyn Error + 'static) = &**error;
+fn time_limit(error: &dyn Failure) -> Duration {
+    let error: &(dyn Error + 'static) = error;
     error.downcast_ref::<TimedOut>().map_or(Duration::ZERO, |timed_out| timed_out.limit)
 }
 
 /// Returns the object on which the Kubernetes Event is created: the object that the error names, otherwise that of the watch event.
-fn affected(event: &AnyEvent, error: &HandlerError) -> Identity {
-    error.concerns().cloned().unwrap_or_else(|| event.identity())
+fn affected(event: &Resolved, error: &dyn Failure) -> Identity {
+    error.concerns().cloned().unwrap_or_else(|| event.event().identity())
 }
 
 /// A duration that is displayed in one unit: `90 ms`, `5 s`, `15 min`.

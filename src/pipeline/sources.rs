@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use staffetta_handler::{
-    AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError, TriggerSender, causes,
+    Action, AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError, TriggerSender, causes,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -71,9 +71,9 @@ fn trigger_sender(pipeline: &Arc<Pipeline>) -> TriggerSender {
     TriggerSender::new(move |event: AnyEvent| {
         let Some(pipeline) = pipeline.upgrade() else { return };
         // The pipeline never waits, so the first poll completes.
-        let result: Option<Result<(), HandlerError>> =
+        let result: Option<Result<Action, HandlerError>> =
             pipeline.handle(&event, &Context::detached()).now_or_never();
-        debug_assert!(matches!(result, Some(Ok(()))), "the queues accept every event at once");
+        debug_assert!(matches!(result, Some(Ok(_))), "the queues accept every event at once");
     })
 }
 
@@ -120,9 +120,9 @@ mod tests {
     impl TriggerHandler<Heartbeat> for Count {
         type Error = std::convert::Infallible;
 
-        async fn on_trigger(&self, _: &Heartbeat) -> Result<(), Self::Error> {
+        async fn on_trigger(&self, _: &Heartbeat) -> Result<Action, Self::Error> {
             self.0.fetch_add(1, Ordering::SeqCst);
-            Ok(())
+            Ok(Action::done())
         }
     }
 

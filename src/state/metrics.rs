@@ -7,7 +7,6 @@ use staffetta_handler::Change;
 use super::queue_counts::QueueCounts;
 use super::{ControllerState, PhaseName};
 use crate::metrics::{MetricsPage, names};
-use crate::pipeline::Chain;
 use crate::watcher::WatchStatus;
 
 impl ControllerState {
@@ -23,7 +22,7 @@ impl ControllerState {
             show_watches(page, &self.watches());
             let queues = self.chains().into_iter().map(|(name, running)| {
                 let chain = running.as_ref().map(|(_, handler)| &handler.chain);
-                ([name], QueueCounts::of(chain), chain.map_or(0, Chain::overflowed))
+                ([name], QueueCounts::of(chain))
             });
             show_queues(page, &queues.collect::<Vec<_>>());
         })
@@ -45,20 +44,18 @@ fn show_watches(page: &mut MetricsPage, watches: &[WatchStatus]) {
     page.values(&names::WATCH_IDLE, idle);
 }
 
-/// Adds the numbers of queued objects of each handler to `page`. `queues` are the names of the handlers, the counts of their queues, and
-/// the numbers of queued changes that full queues replaced by newer ones.
-fn show_queues(page: &mut MetricsPage, queues: &[([&str; 1], QueueCounts, u64)]) {
-    let objects = queues.iter().flat_map(|([handler], counts, _)| {
+/// Adds the numbers of queued objects of each handler to `page`. `queues` are the names of the handlers and the counts of their queues.
+fn show_queues(page: &mut MetricsPage, queues: &[([&str; 1], QueueCounts)]) {
+    let objects = queues.iter().flat_map(|([handler], counts)| {
         counts.by_phase.iter().map(|(phase, count)| ([*handler, phase.as_str()], *count))
     });
     page.counts(&names::OBJECTS, objects);
-    let waiting = queues.iter().map(|(handler, QueueCounts { by_phase, .. }, _)| {
+    let waiting = queues.iter().map(|(handler, QueueCounts { by_phase, .. })| {
         (*handler, by_phase[&PhaseName::Held] + by_phase[&PhaseName::Queued])
     });
     page.counts(&names::WORKQUEUE_DEPTH, waiting);
-    let unfinished = queues.iter().map(|(handler, counts, _)| (*handler, counts.unfinished.as_secs_f64()));
+    let unfinished = queues.iter().map(|(handler, counts)| (*handler, counts.unfinished.as_secs_f64()));
     page.values(&names::WORKQUEUE_UNFINISHED, unfinished);
-    let longest = queues.iter().map(|(handler, counts, _)| (*handler, counts.longest.as_secs_f64()));
+    let longest = queues.iter().map(|(handler, counts)| (*handler, counts.longest.as_secs_f64()));
     page.values(&names::WORKQUEUE_LONGEST, longest);
-    page.counts(&names::QUEUE_OVERFLOWS, queues.iter().map(|(handler, _, overflows)| (*handler, *overflows)));
 }

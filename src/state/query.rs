@@ -1,7 +1,7 @@
 //! The query of the state endpoint.
 
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{AnyEvent, Message, ObjectRef, Phase, QueueEntry};
+use staffetta_handler::{Message, ObjectRef, Phase, QueueEntry, Resolved};
 
 /// The maximum number of objects in a response if the query sets no limit.
 const DEFAULT_LIMIT: usize = 500;
@@ -97,7 +97,7 @@ impl Query {
     }
 
     /// Returns `true` if the query selects this queue entry of a selected handler.
-    pub(super) fn selects(&self, entry: &QueueEntry<AnyEvent>) -> bool {
+    pub(super) fn selects(&self, entry: &QueueEntry<Resolved>) -> bool {
         self.selects_object(&entry.event.object_ref())
             && self.phase.is_none_or(|selected| selected == entry.phase.into())
     }

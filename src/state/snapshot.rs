@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use staffetta_handler::{AnyEvent, DriverId, Interest, Message, Phase, QueueEntry, Undecodable};
+use staffetta_handler::{DriverId, Interest, Message, Phase, QueueEntry, Resolved, Undecodable};
 
 use super::queue_counts::QueueCounts;
 use super::requests::{BackgroundSummary, RequestSummary};
 use super::timestamps::Now;
 use super::{PhaseName, ScopedChain};
 use crate::health::Condition;
-use crate::pipeline::{HandlerScope, KeptRequests};
+use crate::pipeline::{HandlerScope, Kept};
 use crate::watcher::{WatchCounts, WatchStatus};
 
 /// The state of the controller at one moment.
@@ -343,13 +343,13 @@ impl ObjectSummary {
     }
 
     /// Converts an entry of the queues of `handler`, with its times relative to `now`, and with its requests if `with_requests` is `true`.
-    pub(super) fn new(handler: &str, entry: &QueueEntry<AnyEvent>, with_requests: bool, now: Now) -> Self {
+    pub(super) fn new(handler: &str, entry: &QueueEntry<Resolved>, with_requests: bool, now: Now) -> Self {
         let next = match entry.phase {
             Phase::Retrying { at } | Phase::Failed { at } => Some(at),
             Phase::Held | Phase::Queued | Phase::Running => None,
         };
-        let kept = entry.attachment().filter(|_| with_requests);
-        let kept = kept.and_then(|kept| kept.downcast_ref::<KeptRequests>());
+        let note = entry.note().filter(|_| with_requests);
+        let kept = note.and_then(|note| note.downcast_ref::<Kept>()?.requests.as_ref());
         let object_ref = entry.event.object_ref();
         let requests = kept.map(|kept| kept.log.requests()).unwrap_or_default();
         Self {

@@ -27,7 +27,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::config::TraceOptions;
 use export::CollectorClient;
 use traced::HANDLE;
-pub(crate) use traced::Traced;
+pub(crate) use traced::{EventTrace, Traces};
 
 /// The time that the last export may take at the end of the program.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);

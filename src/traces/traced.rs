@@ -1,13 +1,12 @@
-//! The wrapper that makes a trace of the handling of an event.
+//! The trace of the handling of an event.
 
-use std::pin::pin;
 use std::time::SystemTime;
 
-use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer};
+use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context as TraceContext, KeyValue};
 use opentelemetry_sdk::trace::SdkTracer;
-use staffetta_handler::{AnyEvent, Context, EventHandler, HandlerError, Message, ObjectRef};
-use tracing::{Instrument, info_span};
+use staffetta_handler::{Action, AnyEvent, Context, Message, ObjectRef};
+use tracing::{Instrument, Span, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// The name of the first span of a trace, which lasts from the arrival of the event to the end of its handling.
@@ -17,22 +16,46 @@ pub(super) const HANDLE: &str = "handle";
 /// The name of the span of the time for which the event waited in a queue.
 const QUEUE: &str = "queue";
 
-/// A wrapper that records an OpenTelemetry trace of the handling of each sampled event, if there is a tracer.
-pub struct Traced<H> {
-    inner: H,
+/// The traces of one handler.
+pub(crate) struct Traces {
     handler: String,
     tracer: Option<SdkTracer>,
 }
 
-impl<H> Traced<H> {
-    /// Wraps the chain `inner` of the handler with the name `handler`. Without a `tracer`, no traces are recorded.
-    pub(crate) fn new(inner: H, handler: &str, tracer: Option<SdkTracer>) -> Self {
-        Self { inner, handler: handler.to_owned(), tracer }
+/// The trace of one event: from its arrival until the handler has succeeded or given up. It ends when its last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct EventTrace {
+    trace: TraceContext,
+    /// The span of the handler.
+    span: Span,
+}
+
+impl EventTrace {
+    /// Runs an attempt of the handler within its span.
+    pub(crate) async fn record<T>(&self, attempt: impl Future<Output = T>) -> T {
+        attempt.instrument(self.span.clone()).await
     }
 
-    /// Starts the trace of an event that arrived at `arrived`, and records its time in the queue. Returns `None` if the event is not
-    /// sampled.
-    fn start(&self, tracer: &SdkTracer, event: &AnyEvent, arrived: SystemTime) -> Option<TraceContext> {
+    /// Marks the trace as failed if `action` says that the attempts ended with a failure. Returns `true` if so.
+    pub(crate) fn end_if_failed(&self, action: &Action) -> bool {
+        let failure = action.failure();
+        if let Some(failure) = failure {
+            self.trace.span().set_status(Status::error(failure.error.to_string()));
+        }
+        failure.is_some()
+    }
+}
+
+impl Traces {
+    /// Creates the traces of the handler with the name `handler`. Without a `tracer`, no traces are recorded.
+    pub(crate) fn new(handler: &str, tracer: Option<SdkTracer>) -> Self {
+        Self { handler: handler.to_owned(), tracer }
+    }
+
+    /// Starts the trace of an event, and records its time in the queue. Returns `None` if the event is not sampled.
+    pub(crate) fn start(&self, event: &AnyEvent, context: &Context<'_>) -> Option<EventTrace> {
+        let tracer = self.tracer.as_ref()?;
+        let arrived = SystemTime::now() - context.queued_since().elapsed();
         let builder = tracer.span_builder(EVENT).with_kind(SpanKind::Consumer).with_start_time(arrived);
         let mut root = builder.start_with_context(tracer, &TraceContext::new());
         if !root.is_recording() {
@@ -52,26 +75,10 @@ impl<H> Traced<H> {
         }
         let trace = TraceContext::new().with_span(root);
         tracer.span_builder(QUEUE).with_start_time(arrived).start_with_context(tracer, &trace).end();
-        Some(trace)
-    }
-}
-
-impl<H: EventHandler<AnyEvent>> EventHandler<AnyEvent> for Traced<H> {
-    async fn handle(&self, event: &AnyEvent, context: &Context<'_>) -> Result<(), HandlerError> {
-        // Pinned here, because an argument of an `async fn` takes up twice its size in the future of every message.
-        let handled = pin!(self.inner.handle(event, context));
-        let Some(tracer) = &self.tracer else { return handled.await };
-        let arrived = SystemTime::now() - context.queued_since().elapsed();
-        let Some(trace) = self.start(tracer, event, arrived) else { return handled.await };
         let span = info_span!(parent: None, HANDLE);
         // An error means that no layer records the span.
         let _ = span.set_parent(trace.clone());
-        let result = handled.instrument(span).await;
-        if let Err(error) = &result {
-            trace.span().set_status(Status::error(error.to_string()));
-        }
-        trace.span().end();
-        result
+        Some(EventTrace { trace, span })
     }
 }
 
@@ -82,31 +89,25 @@ mod tests {
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::SdkTracerProvider;
     use staffetta_handler::Event;
-    use staffetta_handler::testing::{Fault, pod};
-    use tracing::Span;
+    use staffetta_handler::testing::pod;
     use tracing::instrument::WithSubscriber;
 
     use super::*;
-
-    /// A handler that fails when it runs in a span.
-    struct Outside;
-
-    impl EventHandler<AnyEvent> for Outside {
-        async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
-            if Span::current().is_none() { Ok(()) } else { Err(Fault::permanent("in a span").into()) }
-        }
-    }
 
     #[tokio::test]
     async fn only_a_tracer_creates_spans() {
         let event = Event::Added(Arc::new(pod("default", "web"))).erase();
         let tracer = SdkTracerProvider::default().tracer("test");
-        for (tracer, outside) in [(None, true), (Some(tracer), false)] {
-            let traced = Traced::new(Outside, "vif", tracer);
+        for (tracer, traced) in [(None, false), (Some(tracer), true)] {
+            let traces = Traces::new("vif", tracer);
+            let attempt = async {
+                match traces.start(&event, &Context::detached()) {
+                    Some(trace) => trace.record(async { !Span::current().is_none() }).await,
+                    None => !Span::current().is_none(),
+                }
+            };
             // It records all spans.
-            let subscriber = tracing_subscriber::registry();
-            let handled = traced.handle(&event, &Context::detached()).with_subscriber(subscriber).await;
-            assert_eq!(handled.is_ok(), outside);
+            assert_eq!(attempt.with_subscriber(tracing_subscriber::registry()).await, traced);
         }
     }
 }

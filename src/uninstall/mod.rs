@@ -108,7 +108,7 @@ pub async fn uninstall(
         ApiResource::erase::<Namespace>(&()),
         ApiResource::erase::<CiscoDevice>(&()),
     ] {
-        objects.extend(remove_finalizers(&client, &resource, options.apply).await?);
+        objects.extend(remove_finalizers(&client, &resource, cluster.id(), options.apply).await?);
     }
     objects.extend(delete_nodes(&client, cluster.id(), options.apply).await?);
     // Last, because external systems may be slow or gone.

@@ -7,7 +7,7 @@ use kube::api::{
 use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use staffetta_handler::{HANDLER_LABEL, causes};
+use staffetta_handler::{CLUSTER_ANNOTATION, HANDLER_LABEL, causes};
 use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
 
 use super::{UninstallError, api_error, is_ours};
@@ -17,11 +17,13 @@ use crate::connect::{self, answer, is_missing, none_if_missing};
 /// The maximum number of passes over the objects of a kind. A further pass is needed when another program has changed an object meanwhile.
 const PASSES: usize = 5;
 
-/// Removes our finalizers from all objects of a kind if `apply` is set, otherwise lists the objects that have them. Fails if the objects
+/// Removes our finalizers from all objects of a kind that the installation `cluster_id` manages if `apply` is set, otherwise lists the
+/// objects that have them. Without a `staffetta.dev/cluster` annotation, an object counts as its own. Fails if the objects
 /// cannot be listed; a finalizer that cannot be removed is in the result.
 pub(super) async fn remove_finalizers(
     client: &Client,
     resource: &ApiResource,
+    cluster_id: &str,
     apply: bool,
 ) -> Result<Vec<ObjectResult>, UninstallError> {
     let mut done = Vec::new();
@@ -32,7 +34,8 @@ pub(super) async fn remove_finalizers(
         for object in list(client, resource, ListParams::default()).await? {
             let (ours, kept): (Vec<_>, Vec<_>) =
                 object.finalizers().iter().map(String::as_str).partition(|finalizer| is_ours(finalizer));
-            if ours.is_empty() {
+            let manager = object.annotations().get(CLUSTER_ANNOTATION);
+            if ours.is_empty() || manager.is_some_and(|manager| manager != cluster_id) {
                 continue;
             }
             let metadata = json!({ "uid": object.uid(), "resourceVersion": object.resource_version(), "finalizers": kept });
@@ -149,8 +152,27 @@ mod tests {
             ))
         };
         let client = Client::new(service_fn(answer), "default");
-        let pods = remove_finalizers(&client, &ApiResource::erase::<Pod>(&()), true).await.unwrap();
+        let pods = remove_finalizers(&client, &ApiResource::erase::<Pod>(&()), "east", true).await.unwrap();
         let rows: Vec<_> = pods.iter().map(|pod| (pod.name.as_str(), pod.is_ok)).collect();
         assert_eq!(rows, [("a", true), ("b", true)]);
+    }
+
+    #[tokio::test]
+    async fn objects_of_another_installation_keep_their_finalizers() {
+        let server = async |request: Request<Body>| {
+            let pod = |name: &str, annotations: serde_json::Value| {
+                json!({ "metadata": { "name": name, "namespace": "shop", "uid": name,
+                    "annotations": annotations, "finalizers": ["staffetta.dev/vif"] } })
+            };
+            assert!(request.method() == Method::GET || !request.uri().path().contains("/west"));
+            let of = |id: &str| json!({ CLUSTER_ANNOTATION: id });
+            let items = [pod("east", of("east")), pod("west", of("west")), pod("unmarked", json!({}))];
+            let body = json!({ "metadata": {}, "items": items }).to_string().into_bytes();
+            Ok::<_, Infallible>(Response::new(Body::from(body)))
+        };
+        let client = Client::new(service_fn(server), "default");
+        let pods = remove_finalizers(&client, &ApiResource::erase::<Pod>(&()), "east", true).await.unwrap();
+        let names: Vec<_> = pods.iter().map(|pod| pod.name.as_str()).collect();
+        assert_eq!(names, ["east", "unmarked"]);
     }
 }

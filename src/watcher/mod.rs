@@ -130,6 +130,12 @@ impl<S: EventSink> Watcher<S> {
         }
     }
 
+    /// Ends the watch of a kind, if there is one. Events that were already delivered stay in the queues. When the kind is watched again, all
+    /// its objects are delivered as `Added`.
+    pub fn remove(&self, kind: TypeId) {
+        self.watches().remove(&kind);
+    }
+
     /// Ends all watches. Events that were already delivered stay in the queues.
     pub fn stop(&self) {
         self.watches().clear();

@@ -7,7 +7,7 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use serde_json::json;
-use staffetta_handler::{Context, HandlerError};
+use staffetta_handler::{Action, Context, HandlerError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -20,8 +20,8 @@ struct Ignore {
 }
 
 impl EventHandler<AnyEvent> for Ignore {
-    async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
-        Ok(())
+    async fn handle(&self, _: &AnyEvent, _: &Context<'_>) -> Result<Action, HandlerError> {
+        Ok(Action::done())
     }
 }
 
@@ -92,25 +92,29 @@ fn refused(code: u16) -> Reply {
 
 /// The requests of a watch within ten minutes, and its status after them.
 struct TenMinutes {
-    /// Each request with its second.
-    asked: Vec<(u64, RequestKind)>,
+    /// Each request with its time.
+    asked: Vec<(Duration, RequestKind)>,
     status: WatchStatus,
 }
 
 impl TenMinutes {
     /// Runs a watch at a server that responds to a query with `answer`.
     async fn of(answer: impl Fn(RequestKind, &str) -> Reply + Send + 'static) -> Self {
-        Self::for_sink(Ignore { drains: true }, answer).await
+        Self::of_kind(&Kind::of::<ConfigMap>(), Ignore { drains: true }, answer).await
     }
 
-    /// Runs a watch at a server that responds to a query with `answer`, and delivers to `sink`.
-    async fn for_sink(sink: Ignore, answer: impl Fn(RequestKind, &str) -> Reply + Send + 'static) -> Self {
-        let (seen, begun) = (Arc::<Mutex<Vec<(u64, RequestKind)>>>::default(), Instant::now());
+    /// Runs a watch of `kind` at a server that responds to a query with `answer`, and delivers to `sink`.
+    async fn of_kind(
+        kind: &Kind,
+        sink: Ignore,
+        answer: impl Fn(RequestKind, &str) -> Reply + Send + 'static,
+    ) -> Self {
+        let (seen, begun) = (Arc::<Mutex<Vec<(Duration, RequestKind)>>>::default(), Instant::now());
         let noted = Arc::clone(&seen);
         let server = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default();
             let asked = RequestKind::of(query);
-            lock(&noted).push((begun.elapsed().as_secs(), asked));
+            lock(&noted).push((begun.elapsed(), asked));
             // Requests without end would keep the paused clock from advancing.
             let answer = answer(asked, query).filter(|_| lock(&noted).len() < 10_000);
             async move {
@@ -121,13 +125,13 @@ impl TenMinutes {
         });
         let client = Client::new(server, "default");
         let watcher = Watcher::new(client, Arc::new(sink)).watch_timeout(Duration::from_secs(60));
-        watcher.add(&Kind::of::<ConfigMap>());
+        watcher.add(kind);
         tokio::time::sleep(Duration::from_secs(600)).await;
         Self { asked: lock(&seen).clone(), status: watcher.statuses().remove(0) }
     }
 
     /// Runs a watch at a healthy server that never responds to the first request of one kind.
-    async fn without_an_answer(unanswered: RequestKind) -> Vec<(u64, RequestKind)> {
+    async fn without_an_answer(unanswered: RequestKind) -> Vec<(Duration, RequestKind)> {
         let first = AtomicBool::new(true);
         let answer = move |asked, _: &str| {
             if asked == unanswered && first.swap(false, Ordering::Relaxed) { None } else { healthy(asked) }
@@ -143,13 +147,21 @@ impl TenMinutes {
     }
 }
 
+/// Returns `true` if the request with this index is of this kind, and was sent as soon as the one before was answered. The delays before
+/// both are random, so the second in which each was sent says nothing.
+fn follows(asked: &[(Duration, RequestKind)], index: usize, kind: RequestKind) -> bool {
+    let (time, of) = asked[index];
+    of == kind && time <= asked[index - 1].0 + SOON * 2
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_never_accepted_is_listed_again() {
     let asked = TenMinutes::without_an_answer(RequestKind::Watch).await;
-    assert_eq!(asked[..2], [(0, RequestKind::List), (0, RequestKind::Watch)]);
-    let (second, again) = asked[2];
-    assert!(again == RequestKind::List && (120..=122).contains(&second), "{asked:?}");
-    assert_eq!(asked[3], (second, RequestKind::Watch));
+    assert_eq!(asked[0], (Duration::ZERO, RequestKind::List));
+    assert!(follows(&asked, 1, RequestKind::Watch), "{asked:?}");
+    let (time, again) = asked[2];
+    assert!(again == RequestKind::List && (120..=122).contains(&time.as_secs()), "{asked:?}");
+    assert!(follows(&asked, 3, RequestKind::Watch), "{asked:?}");
     let lists = asked.iter().filter(|(_, asked)| *asked == RequestKind::List).count();
     assert_eq!(lists, 2, "a watch that was taken up is not given up: {asked:?}");
 }
@@ -157,10 +169,10 @@ async fn a_watch_that_is_never_accepted_is_listed_again() {
 #[tokio::test(start_paused = true)]
 async fn an_initial_list_without_a_response_is_retried_after_a_minute() {
     let asked = TenMinutes::without_an_answer(RequestKind::List).await;
-    assert_eq!(asked[0], (0, RequestKind::List));
-    let (second, again) = asked[1];
-    assert!(again == RequestKind::List && (60..=62).contains(&second), "{asked:?}");
-    assert_eq!(asked[2], (second, RequestKind::Watch));
+    assert_eq!(asked[0], (Duration::ZERO, RequestKind::List));
+    let (time, again) = asked[1];
+    assert!(again == RequestKind::List && (60..=62).contains(&time.as_secs()), "{asked:?}");
+    assert!(follows(&asked, 2, RequestKind::Watch), "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,8 +204,11 @@ async fn a_kind_that_may_be_listed_and_not_watched_is_listed_with_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_watch_waits_for_the_list_for_a_limited_time_only() {
-    let seen = TenMinutes::for_sink(Ignore { drains: false }, |asked, _| healthy(asked)).await;
-    assert_eq!(seen.asked[..2], [(0, RequestKind::List), (10, RequestKind::Watch)]);
+    let seen =
+        TenMinutes::of_kind(&Kind::of::<ConfigMap>(), Ignore { drains: false }, |asked, _| healthy(asked))
+            .await;
+    let asked: Vec<_> = seen.asked[..2].iter().map(|(time, asked)| (time.as_secs(), *asked)).collect();
+    assert_eq!(asked, [(0, RequestKind::List), (10, RequestKind::Watch)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,6 +237,32 @@ async fn a_watch_after_a_long_list_after_an_error_has_the_full_time_to_be_accept
     let seen = TenMinutes::of(answer).await;
     assert_eq!(seen.count(RequestKind::List), 3, "{:?}", seen.asked);
     assert_eq!(seen.status.counts.last_error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selected_watch_requests_nothing_beyond_its_selectors() {
+    let mut kind = Kind::of::<ConfigMap>();
+    kind.field_selector = Some("metadata.name=a".to_owned());
+    kind.label_selector = Some("app=web".to_owned());
+    let (again, fails) = (AtomicBool::new(true), AtomicBool::new(true));
+    let minutes = TenMinutes::of_kind(&kind, Ignore { drains: true }, move |asked, query| {
+        let selected = |selector: &str| query.contains(selector);
+        if !selected("fieldSelector=metadata.name%3Da") || !selected("labelSelector=app%3Dweb") {
+            return refused(403);
+        }
+        // One watch that ends with an error, so that what follows an error is requested too.
+        match asked {
+            RequestKind::Watch
+                if !again.swap(false, Ordering::Relaxed) && fails.swap(false, Ordering::Relaxed) =>
+            {
+                refused(500)
+            }
+            _ => healthy(asked),
+        }
+    })
+    .await;
+    assert!(minutes.count(RequestKind::Version) >= 4, "{:?}", minutes.asked);
+    assert_eq!(minutes.status.counts.last_error, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use kube::Client;
 use kube::runtime::watcher::{self, Event};
 use staffetta_handler::{
-    AnyEvent, Backoff, BackoffPolicy, Context, Failure, HandlerError, Message, WatchItem, bounded, causes,
-    truncated,
+    Action, AnyEvent, Backoff, BackoffPolicy, Context, Failure, HandlerError, Message, WatchItem, bounded,
+    causes, truncated,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -246,7 +246,7 @@ impl<S: EventSink> WatchTask<S> {
     async fn deliver(&self, events: impl IntoIterator<Item = AnyEvent>) {
         for event in events {
             lock(&self.state.counts).events[event.change() as usize] += 1;
-            let result: Result<(), HandlerError> = self.sink.handle(&event, &Context::detached()).await;
+            let result: Result<Action, HandlerError> = self.sink.handle(&event, &Context::detached()).await;
             if let Err(error) = result {
                 warn!(?event, error = causes(&*error), "an event could not be queued");
             }

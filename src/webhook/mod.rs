@@ -186,13 +186,18 @@ fn acceptor(served: &Arc<ServedCertificate>) -> Result<TlsAcceptor, rustls::Erro
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Keeps `enabled` equal to the option `enable-windows-ipam` in the ConfigMap `amazon-vpc-cni`; `false` without the ConfigMap.
+/// Keeps `enabled` equal to the option `enable-windows-ipam` in the ConfigMap `amazon-vpc-cni`; `false` before there was one. A deleted
+/// ConfigMap changes nothing, as in the handler.
 async fn follow_options(client: &Client, enabled: &AtomicBool, health: &Health) -> Infallible {
     let (namespace, name) = CONFIG_MAP;
     let mut maps = pin!(states::<ConfigMap>(Api::namespaced(client.clone(), namespace), name));
+    let mut last = None;
     while let Some(map) = maps.next().await {
-        let data = map.and_then(|map| map.data).unwrap_or_default();
-        enabled.store(Settings::read(&data).0.enabled, Ordering::Relaxed);
+        if let Some(map) = map {
+            let (settings, _) = Settings::read(&map.data.unwrap_or_default(), last.as_ref());
+            enabled.store(settings.enabled, Ordering::Relaxed);
+            last = Some(settings);
+        }
         health.set_met(OPTIONS);
     }
     std::future::pending().await

@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use staffetta_driver::{ConnectionLimits, serve_connections};
 use staffetta_prefix_ip::admission::PodAdmission;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -20,15 +21,20 @@ use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
 use super::review::{ReviewAnswer, answer};
-use crate::connections::{self, ConnectionBound};
+use crate::connections;
 use crate::metrics::WebhookMetrics;
 
 /// The path of the webhook in its URL, the same as in Amazon's VPC resource controller.
 const PATH: &str = "/mutate-v1-pod";
 /// The limits on connections. A connection carries one request, which takes milliseconds, so one that is two seconds old may be closed
 /// to make room for a new one. An API server waits for 5 s (`timeoutSeconds`).
-const CONNECTION_LIMITS: ConnectionBound =
-    ConnectionBound { connections: 64, grace: Duration::from_secs(2), lifetime: Duration::from_secs(10) };
+const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 128,
+    per_address: 64,
+    grace: Duration::from_secs(2),
+    lifetime: Duration::from_secs(10),
+    interval: Duration::ZERO,
+};
 /// The maximum size of a request body, in bytes. An API server accepts objects of up to about 1.5 MiB.
 const MAX_BODY: usize = 2 << 20;
 
@@ -49,8 +55,8 @@ pub(super) async fn serve(
     state: Arc<ReviewState>,
 ) -> Infallible {
     let router = router(state);
-    let connection = |stream| connection(stream, acceptor.clone(), router.clone());
-    connections::serve(listener, CONNECTION_LIMITS, "webhook", connection).await
+    let connection = |stream, _| connection(stream, acceptor.clone(), router.clone());
+    serve_connections(listener, CONNECTION_LIMITS, "webhook", connection).await
 }
 
 /// Returns the routes of the server: the webhook at [`PATH`].

@@ -144,6 +144,14 @@ fn the_chart_knows_every_option_of_the_program() {
 }
 
 #[test]
+fn the_chart_accepts_the_options_that_the_program_accepts_with_a_warning() {
+    let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap().to_json();
+    for option in ["coalesce", "queue_depth"] {
+        assert_eq!(schema["properties"]["relay"]["properties"][option]["deprecated"], true, "{option}");
+    }
+}
+
+#[test]
 fn the_chart_refuses_every_secret_of_the_program_in_its_configuration() {
     let schema = FileSchema::assemble(&staffetta::assembly::registry()).unwrap().to_json();
     let check = fs::read_to_string(folder().join("chart/templates/check.yaml")).unwrap();
@@ -266,4 +274,19 @@ fn bases_outside_of_the_cluster_reach_a_service_that_keeps_their_addresses_with_
     assert_eq!(service(&json!({})), (Value::Null, Value::Null));
     let outside = json!({ "bases": { "serviceType": "LoadBalancer" } });
     assert_eq!(service(&outside), (json!("LoadBalancer"), json!("Local")));
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn no_pod_may_report_as_a_base_until_the_chart_is_told_which_with_helm() {
+    let admitted = |values: &Value| {
+        let objects = rendered("staffetta", "koupleless", values);
+        let rules = only(&objects, "NetworkPolicy")["spec"]["ingress"].as_array().unwrap().clone();
+        let of_bases = rules.into_iter().filter(|rule| rule["ports"][0]["port"] == 7777);
+        of_bases.map(|rule| rule["from"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(admitted(&json!({ "networkPolicy": { "basesFrom": [] } })), [json!(null); 0]);
+    let bases = json!([{ "namespaceSelector": { "matchLabels": { "bases": "true" } } }]);
+    assert_eq!(admitted(&json!({ "networkPolicy": { "basesFrom": bases } })), [bases]);
+    assert_eq!(yaml("chart/values.yaml")["networkPolicy"]["basesFrom"], json!([]));
 }

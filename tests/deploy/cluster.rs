@@ -80,6 +80,7 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
         "{report}"
     );
 
+    site.outlasts_its_watches(&account, &expected).await;
     assert!(leader.terminate().await.success());
     let ended = Instant::now();
     work.pod("after").await;
@@ -102,7 +103,8 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
 async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
     let _turn = CLUSTER.lock().await;
     let site = Site::apply("pods", &simulated(&["vif"])).await;
-    let token = site.token(&site.account().await, "token").await;
+    let account = site.account().await;
+    let token = site.token(&account, "token").await;
     site.put(&token);
     let mut process = site.run("only").await;
     process.ready().await;
@@ -110,6 +112,7 @@ async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
     work.has_vif("web").await;
     let client = site.client_of(&token).await;
     may_only(&site, &client, &work.namespace, &of_handlers(&["vif"]), &at_home(&[])).await;
+    site.outlasts_its_watches(&account, &of_handlers(&["vif"])).await;
     work.end().await;
     assert!(process.terminate().await.success());
     site.remove().await;
@@ -143,6 +146,7 @@ async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server
     let with_leases: Rights = expected.iter().cloned().chain(of_leases.clone()).collect();
     assert_eq!(rules(&client, "kube-node-lease").await.intersection(&with_leases).count(), with_leases.len());
 
+    site.outlasts_its_watches(&account, &expected).await;
     let account = format!("system:serviceaccount:{}:{account}", site.namespace);
     device.costs_nothing_but_its_lease(&account).await;
     device.goes(&account).await;

@@ -34,7 +34,7 @@ fn the_daemon_reads_pods_and_writes_events_and_nothing_else() {
 }
 
 #[test]
-fn the_daemon_has_the_network_of_the_node_and_three_capabilities() {
+fn the_daemon_has_the_network_of_the_node_and_four_capabilities() {
     let pod = pod();
     let labels = &only(&objects("cni"), "Namespace")["metadata"]["labels"].clone();
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
@@ -47,7 +47,7 @@ fn the_daemon_has_the_network_of_the_node_and_three_capabilities() {
         pod["containers"][0]["securityContext"],
         json!({ "runAsUser": 0, "runAsGroup": 0, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
             "seccompProfile": { "type": "RuntimeDefault" },
-            "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN", "NET_RAW"] } })
+            "capabilities": { "drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN", "NET_RAW", "DAC_OVERRIDE"] } })
     );
 }
 

@@ -69,6 +69,7 @@ async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_
     let (expected, home) = (of_handlers(&["prefix_ip"]), at_home(&[]));
     let client = site.client_of(&token).await;
     may_only(&site, &client, "default", &expected, &home).await;
+    site.outlasts_its_watches(&account, &expected).await;
     site.kubectl.run(&["delete", "pod/web", "--force", "--grace-period=0"]).await;
     site.kubectl.run(&["delete", "node", &site.namespace]).await;
     maps.delete("amazon-vpc-cni", &DeleteParams::default()).await.unwrap();

@@ -213,9 +213,26 @@ pub(crate) fn used(kubeconfig: &Path, account: &str, rights: &Rights) -> Rights 
 
 /// All that `account` asked for so far, in order: the right that it takes, and the name of the object.
 pub(crate) fn asked(kubeconfig: &Path, account: &str) -> Vec<(String, String)> {
+    entries(kubeconfig, account).iter().map(of_entry).collect()
+}
+
+/// The rights to list that `account` used for a single object, to compare a quiet watch with the server.
+pub(crate) fn compared(kubeconfig: &Path, account: &str) -> Rights {
+    let entries = entries(kubeconfig, account).into_iter();
+    let one = entries.filter(|entry| {
+        let uri = entry["requestURI"].as_str().unwrap_or_default();
+        entry["verb"] == "list" && uri.split(['?', '&']).any(|parameter| parameter == "limit=1")
+    });
+    let right =
+        |(right, name): (String, String)| if name.is_empty() { right } else { format!("{right} {name}") };
+    one.map(|entry| right(of_entry(&entry))).collect()
+}
+
+/// The entries of the audit log about requests of `account`, none of which may have been refused.
+fn entries(kubeconfig: &Path, account: &str) -> Vec<Value> {
     let log = std::fs::read_to_string(kubeconfig.with_file_name("audit.log"))
         .expect("the API server writes an audit log beside the kubeconfig");
-    let mut asked = Vec::new();
+    let mut entries = Vec::new();
     // The last line may be in the making.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
     for line in whole.lines().filter(|line| line.contains(account)) {
@@ -223,19 +240,21 @@ pub(crate) fn asked(kubeconfig: &Path, account: &str) -> Vec<(String, String)> {
         if entry["user"]["username"] != account {
             continue;
         }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         assert_eq!(entry["annotations"]["authorization.k8s.io/decision"], "allow", "{line}");
-        let object = &entry["objectRef"];
-        let resource = match object["subresource"].as_str() {
-            Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
-            None => text(&object["resource"]),
-        };
-        asked.push((
-            right(&text(&entry["verb"]), &resource, &text(&object["apiGroup"])),
-            text(&object["name"]),
-        ));
+        entries.push(entry);
     }
-    asked
+    entries
+}
+
+/// The right that the request of an audit entry takes, and the name of the object.
+fn of_entry(entry: &Value) -> (String, String) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let object = &entry["objectRef"];
+    let resource = match object["subresource"].as_str() {
+        Some(subresource) => format!("{}/{subresource}", text(&object["resource"])),
+        None => text(&object["resource"]),
+    };
+    (right(&text(&entry["verb"]), &resource, &text(&object["apiGroup"])), text(&object["name"]))
 }
 
 fn right(verb: &str, resource: &str, group: &str) -> String {

@@ -16,7 +16,11 @@ use tempfile::TempDir;
 use crate::container::Container;
 use crate::kubectl::Kubectl;
 use crate::process::{Process, SIMULATED, eventually};
+use crate::rights::{self, Rights};
 use crate::{PROGRAM, rendered};
+
+/// The shortest duration of a watch, after which the program asks what it asks only of a watch that has been quiet for long.
+const SHORT_WATCHES: &str = "[kubernetes]\nwatch_timeout = \"1s\"\n";
 
 /// Short delays: the simulated cloud is fast, and failures are retried at once.
 const QUICK: &str = r#"
@@ -139,9 +143,23 @@ impl Site {
     pub(crate) async fn run_changed(&self, replica: &str, change: impl FnOnce(String) -> String) -> Process {
         let home = self.folder.path().join(replica);
         fs::create_dir(&home).unwrap();
-        let configuration = change(self.configuration().await) + QUICK;
+        let configuration =
+            change(self.configuration().await).replacen("[kubernetes]\n", SHORT_WATCHES, 1) + QUICK;
+        assert!(configuration.contains(SHORT_WATCHES), "{configuration}");
         let kubeconfig = self.kubeconfig_of(json!({ "tokenFile": self.token_file() })).await;
         Process::start(PROGRAM.as_ref(), &home, &configuration, &kubeconfig).await
+    }
+
+    /// Ends when each watch that `rights` permit has been quiet for longer than the program leaves one alone: `account` has asked all that
+    /// it ever asks of a watch.
+    pub(crate) async fn outlasts_its_watches(&self, account: &str, rights: &Rights) {
+        let account = format!("system:serviceaccount:{}:{account}", self.namespace);
+        let watched = rights.iter().filter_map(|right| right.strip_prefix("watch "));
+        let expected: Rights = watched.map(|watched| format!("list {watched}")).collect();
+        eventually("each watch has been compared with the server", async || {
+            rights::compared(&self.kubeconfig, &account).is_superset(&expected)
+        })
+        .await;
     }
 
     /// Starts the program from its image alone, with what the kubelet gives to a pod of the site.

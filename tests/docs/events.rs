@@ -50,9 +50,12 @@ fn every_reason_of_an_event_is_explained_and_no_other() {
             "prefix-ip/src/error.rs",
             "lb/mod.rs",
             "lbaasspec/mod.rs",
+            "namespace/mod.rs",
             "virtual-node/src/error.rs",
             "virtual-node/src/reach.rs",
             "vnode/tracker/mod.rs",
+            "network/src/annotation.rs",
+            "src/installation.rs",
             "src/kuryr.rs",
         ];
         if of_notes.iter().any(|name| file.ends_with(name)) {

@@ -13,6 +13,8 @@ mod killing;
 mod kubectl;
 #[path = "../support/kuryr.rs"]
 mod kuryr;
+mod large;
+mod lost;
 mod migration;
 mod migration_of_namespaces;
 mod multi_pool;

@@ -1,7 +1,7 @@
 //! Namespaces with networks of their own.
 
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{Vif, World, vifs_of};
@@ -150,5 +150,43 @@ async fn a_namespace_whose_network_somebody_uses_waits_and_says_so_on_a_real_ope
         })
         .await;
     assert!(!cluster.has("networks", &network).await);
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
+async fn a_namespace_that_names_the_network_of_another_or_of_services_keeps_its_own_on_a_real_openstack() {
+    let cluster = Namespaces::start().await;
+    let world = &cluster.world;
+    let controller = world.controller(&cluster.options).await;
+    for namespace in ["shop", "bank"] {
+        cluster.make(namespace).await;
+    }
+    let (victim, own) = (cluster.network("shop").await, cluster.network("bank").await);
+    let services = (world.subnet.network.clone(), world.subnet.id.clone());
+    for (number, (network, subnet)) in
+        [&victim, &services, &(own.0.clone(), victim.1.clone())].into_iter().enumerate()
+    {
+        let forged = json!({ "network": network, "subnet": subnet }).to_string();
+        let patch = json!({ "metadata": { "annotations": { NETWORK: forged } } });
+        cluster.namespaces().patch("bank", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+        // At once, when the pod may still see the forged annotation.
+        let pod = format!("web-{number}");
+        cluster.pod("bank", &pod).await;
+        let vif = cluster.vif("bank", &pod).await;
+        let port = world.tenant.port(&vif.id).await.unwrap();
+        assert_eq!((&port.network_id, &port.fixed_ips[0].subnet_id), (&own.0, &own.1));
+        let what = "the annotation is written again";
+        world.until(what, async || cluster.network("bank").await == own).await;
+        assert_eq!(world.tenant.pod_ports(&victim.0).await.len(), 0);
+    }
+    world.until_told("bank", "NetworkAnnotationRestored").await;
+    cluster.namespaces().delete("shop", &DeleteParams::default()).await.unwrap();
+    world
+        .until("the other namespace is gone", async || {
+            cluster.namespaces().get_opt("shop").await.unwrap().is_none()
+        })
+        .await;
+    assert!(!cluster.has("networks", &victim.0).await && cluster.has("networks", &own.0).await);
     controller.stop().await.unwrap();
 }

@@ -8,7 +8,7 @@ use staffetta_real_openstack::Subnet;
 use crate::world::World;
 
 /// The annotation in which a pod asks for further networks.
-const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+pub(crate) const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
 const OPTIONS: &str = "[kubernetes]\nmulti_vif_driver = \"npwg_multiple_interfaces\"\n";
 
@@ -31,7 +31,7 @@ fn definition() -> Value {
 }
 
 /// A world whose API server knows further networks.
-async fn world() -> World {
+pub(crate) async fn world() -> World {
     let world = World::start().await;
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &ApiResource::from_gvk(&kind));
@@ -41,7 +41,7 @@ async fn world() -> World {
 }
 
 /// Makes a network known under a name.
-async fn attachment(world: &World, name: &str, subnet: &Subnet) {
+pub(crate) async fn attachment(world: &World, name: &str, subnet: &Subnet) {
     let kind = GroupVersionKind::gvk("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition");
     let kind = ApiResource::from_gvk_with_plural(&kind, "network-attachment-definitions");
     let attachments: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), "default", &kind);

@@ -9,7 +9,7 @@ use kube::api::{Api, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use staffetta_apiserver::{ApiServer, Fault, Options, Requests};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 
@@ -261,11 +261,22 @@ async fn the_daemon_of_the_cni_plugin_ends_in_good_order_on_sigterm_and_with_ano
         let mut daemon =
             Process::start_cni_daemon(Path::new(PROGRAM), folder.path(), &configuration, &kubeconfig).await;
         daemon.ready().await;
+        // A pod waits for its VIF.
+        let mut waiting = tokio::net::UnixStream::connect(folder.path().join("cni.sock")).await.unwrap();
+        let body = json!({ "CNI_CONTAINERID": "c", "CNI_NETNS": "/run/netns/c", "CNI_IFNAME": "eth0",
+            "CNI_ARGS": "K8S_POD_NAMESPACE=default;K8S_POD_NAME=web" });
+        let (body, head) =
+            (body.to_string(), "POST /addNetwork HTTP/1.1\r\nHost: d\r\nConnection: close\r\n");
+        let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        waiting.write_all(request.as_bytes()).await.unwrap();
         if is_replaced {
             issue_certificate(folder.path(), &server);
         } else {
             daemon.signal("TERM").await;
         }
+        let mut answer = String::new();
+        waiting.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("and the daemon stops"), "{answer}");
         assert!(daemon.ends().await.success());
         daemon.says("all queues are drained").await;
     }

@@ -12,7 +12,7 @@ use staffetta_apiserver::RequestRecord;
 use staffetta_apiserver::{Fault, Requests};
 use staffetta_driver::{DriverError, Owner, PodVifDriver, Reason, VifRequest};
 use staffetta_handler::{
-    MetadataPatch, Registration, ResourceEventHandler, SetupError, WriteError, Writer, causes,
+    Action, MetadataPatch, Registration, ResourceEventHandler, SetupError, WriteError, Writer, causes,
 };
 use staffetta_memory::{LoadBalancerCall, PublicIpCall, VifCall, VifMethod};
 
@@ -36,12 +36,12 @@ async fn a_new_pod_and_a_new_service_are_planned() {
     let plan = dry_run.to_string();
     let expected = [
         "vif: would request a VIF: subnets 10.10.0.0/16, security groups default, project memory, node n1",
-        "vif: would write: + annotation openstack.org/kuryr-vif, + finalizer staffetta.dev/vif",
+        "vif: would write: + annotation openstack.org/kuryr-vif, + annotation staffetta.dev/cluster kubernetes, + finalizer staffetta.dev/vif",
     ];
     assert_eq!(lines(&plan, "Pod default/web-1"), expected, "{plan}");
     let service = lines(&plan, "Service default/web");
     let expected = [
-        "lbaasspec: would write: + annotation openstack.org/kuryr-lbaas-spec",
+        "lbaasspec: would write: + annotation openstack.org/kuryr-lbaas-spec, + annotation staffetta.dev/cluster kubernetes",
         "lb: would create a load balancer: name default/web, address 10.96.0.77, subnet services, security groups default, project memory, listeners TCP:80 to 10.10.0.5:8080, 10.10.0.6:8080",
         "lb: would allocate a public address: project memory",
     ];
@@ -53,7 +53,7 @@ async fn a_new_pod_and_a_new_service_are_planned() {
     );
     assert_eq!(
         service[4],
-        "lb: would write: + annotation openstack.org/kuryr-lbaas-state, + finalizer staffetta.dev/lb"
+        "lb: would write: + annotation openstack.org/kuryr-lbaas-state, + annotation staffetta.dev/cluster kubernetes, + finalizer staffetta.dev/lb"
     );
     assert!(service[5].starts_with("lb: would write: + status.loadBalancer.ingress"), "{plan}");
     assert!(plan.ends_with("4 x write. Nothing was written.\n"), "{plan}");
@@ -92,7 +92,7 @@ async fn every_write_is_a_dry_run_and_no_driver_changes_anything() {
     assert_eq!(dry_run.summary.steps["release a VIF"], 2, "{plan}");
     assert!(
         lines(&plan, "Pod default/ends").contains(
-            &"vif: would write: - annotation openstack.org/kuryr-vif, - finalizer staffetta.dev/vif"
+            &"vif: would write: - annotation openstack.org/kuryr-vif, - annotation staffetta.dev/cluster, - finalizer staffetta.dev/vif"
         ),
         "{plan}"
     );
@@ -170,7 +170,7 @@ async fn an_inactive_vif_is_adopted_and_activated() {
     assert!(!vif.active);
     let plan = world.dry_run().await.to_string();
     let expected = [
-        "vif: would write: + annotation openstack.org/kuryr-vif, + finalizer staffetta.dev/vif".to_owned(),
+        "vif: would write: + annotation openstack.org/kuryr-vif, + annotation staffetta.dev/cluster kubernetes, + finalizer staffetta.dev/vif".to_owned(),
         format!("vif: would activate a VIF: VIF {}", vif.id),
     ];
     assert_eq!(lines(&plan, "Pod default/web")[..2], expected, "it is adopted, not made again: {plan}");
@@ -210,7 +210,7 @@ async fn a_write_that_a_webhook_cannot_dry_run_is_unknown() {
     let dry_run = world.dry_run().await;
     let plan = dry_run.to_string();
     let expected = format!(
-        "vif: would write: + annotation openstack.org/kuryr-vif, + finalizer staffetta.dev/vif; the server cannot tell whether it would refuse it: 400 BadRequest {message}"
+        "vif: would write: + annotation openstack.org/kuryr-vif, + annotation staffetta.dev/cluster kubernetes, + finalizer staffetta.dev/vif; the server cannot tell whether it would refuse it: 400 BadRequest {message}"
     );
     assert_eq!(lines(&plan, "Pod default/web")[1], expected, "{plan}");
     assert_eq!((dry_run.is_complete(), dry_run.summary.failures), (false, 0), "{plan}");
@@ -292,12 +292,12 @@ impl Bell for Silent {
 impl ResourceEventHandler<Pod> for Greeter {
     type Error = WriteError;
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), WriteError> {
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, WriteError> {
         self.1.ring();
         self.0
             .metadata(pod, &MetadataPatch::default().annotate("example.com/greeting", "hello"))
             .await
-            .map(drop)
+            .map(|_| Action::done())
     }
 }
 

@@ -9,6 +9,7 @@ mod cleanup;
 mod dry_runs;
 mod exposition;
 mod faults;
+mod installations;
 #[path = "../support/kuryr.rs"]
 mod kuryr;
 mod migration;

@@ -213,7 +213,6 @@ async fn every_series_is_there_from_the_start() {
     zero(&page, "staffetta_objects", "handler", &handlers, &phases);
     let outcomes = ["transient", "permanent", "panic", "timeout"].map(|outcome| ("outcome", outcome));
     zero(&page, "staffetta_failures_total", "handler", &handlers, &outcomes);
-    zero(&page, "staffetta_queue_overflows_total", "handler", &handlers, &[("", "")]);
     zero(&page, "staffetta_garbage_collection_orphans_total", "handler", &handlers, &[("", "")]);
     zero(&page, "staffetta_garbage_collections_total", "handler", &handlers, &[("outcome", "failure")]);
     let changes = ["added", "modified", "deleted"].map(|change| ("change", change));

@@ -13,7 +13,7 @@ use kube::{Api, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use staffetta_apiserver::{Fault, Requests};
-use staffetta_handler::{Registration, ResourceEventHandler};
+use staffetta_handler::{Action, Registration, ResourceEventHandler};
 
 use crate::world::{SPEC, STATE, VIF, World, active};
 
@@ -215,11 +215,11 @@ struct Knative(Arc<Mutex<Vec<String>>>);
 impl ResourceEventHandler<KnativeService> for Knative {
     type Error = Infallible;
 
-    async fn on_present(&self, service: &Arc<KnativeService>) -> Result<(), Infallible> {
+    async fn on_present(&self, service: &Arc<KnativeService>) -> Result<Action, Infallible> {
         let ObjectMeta { name, labels, .. } = &service.metadata;
         let version = labels.iter().flatten().map(|(_, version)| version.as_str()).next();
         self.0.lock().unwrap().push(format!("{} {}", name.as_deref().unwrap(), version.unwrap_or_default()));
-        Ok(())
+        Ok(Action::done())
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod capabilities;
 mod cni_node;
 mod cnitool;
 #[path = "../support/collector.rs"]

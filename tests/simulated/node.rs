@@ -7,6 +7,7 @@ use staffetta_apiserver::testing::RealServer;
 use tokio::process::Command;
 
 use crate::cni_node::HostPortChains;
+use crate::kubectl::Kubectl;
 use crate::process::Process;
 use crate::real_node::{NodePort, RealNode};
 use crate::{PROGRAM, network, options};
@@ -21,7 +22,7 @@ const PORT: NodePort<'_> = NodePort {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real Kubernetes and a real node: devstack/real/test"]
 async fn pods_of_a_real_kubelet_are_ready_reach_each_other_and_leave_nothing_on_a_real_node() {
-    let _chains = HostPortChains;
+    let (_alone, _chains) = (NODE.lock().await, HostPortChains);
     let server = RealServer::start_whole(&[]).await;
     let (network, ports) = network();
     let folder = tempfile::tempdir().unwrap();
@@ -61,6 +62,74 @@ async fn pods_of_a_real_kubelet_are_ready_reach_each_other_and_leave_nothing_on_
     let limited = |line: &&str| line.contains("qdisc tbf") && line.contains("rate 60Mbit");
     let queues = String::from_utf8(queues.stdout).unwrap();
     assert_eq!(queues.lines().filter(limited).count(), 1, "{queues}");
+    node.scale_down().await;
+    crate::eventually("all ports are released", async || ports.ports().await.unwrap().is_empty()).await;
+    drop(node);
+    assert!(controller.terminate().await.success());
+}
+
+/// The lock that a test holds while it has a node: two would have one name, and one address of the node's port.
+static NODE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// A pod that shows the VIF of another one, as its creator wrote it. No controller runs meanwhile.
+const FORGER: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: forger
+  finalizers: [staffetta.dev/vif]
+  annotations: { openstack.org/kuryr-vif: 'VIF' }
+spec:
+  nodeName: localhost
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: 1
+  containers:
+  - { name: web, image: 'docker.io/local/busybox:1', imagePullPolicy: Never, command: [busybox, sleep, '600'] }
+";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a real Kubernetes and a real node: devstack/real/test"]
+async fn a_forged_vif_and_a_lost_state_folder_cost_no_pod_its_network_on_a_real_node() {
+    let _alone = NODE.lock().await;
+    let server = RealServer::start_whole(&[]).await;
+    let (network, ports) = network();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = std::fs::read_to_string(server.kubeconfig()).unwrap();
+    let configuration = options(network.url(), "enabled = false\n");
+    let start = async || {
+        let controller = Process::start(Path::new(PROGRAM), folder.path(), &configuration, &kubeconfig).await;
+        controller.ready().await;
+        controller
+    };
+    let mut controller = start().await;
+    let mut node = RealNode::start(&server, &PORT).await;
+    node.deploy(2).await;
+    node.assert_all_reach_all().await;
+    assert!(controller.terminate().await.success());
+
+    let shown = "jsonpath={.items[0].metadata.annotations.openstack\\.org/kuryr-vif}";
+    let vif = node.kubectl.run(&["get", "pods", "-o", shown]).await;
+    node.kubectl.run(&["create", "namespace", "tenant"]).await;
+    let tenant = Kubectl::find(server.kubeconfig(), "tenant");
+    tenant.apply(&FORGER.replace("VIF", &vif)).await;
+    let is_refused = async |because: &str| {
+        crate::eventually(because, async || {
+            tenant.run(&["get", "events", "-o", "json"]).await.contains(because)
+        })
+        .await;
+    };
+    is_refused("is bound to another pod of this node").await;
+    node.assert_all_reach_all().await;
+    // Nothing but the kernel and Open vSwitch knows now who has the VIF.
+    node.lose_records().await;
+    is_refused("is in use by the node or by another container").await;
+    node.assert_all_reach_all().await;
+
+    let without = r#"{"metadata":{"finalizers":null}}"#;
+    tenant.run(&["patch", "pod", "forger", "--type=merge", "-p", without]).await;
+    tenant.run(&["delete", "pod", "forger", "--timeout=60s"]).await;
+    node.assert_all_reach_all().await;
+    let mut controller = start().await;
     node.scale_down().await;
     crate::eventually("all ports are released", async || ports.ports().await.unwrap().is_empty()).await;
     drop(node);

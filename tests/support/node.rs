@@ -67,6 +67,18 @@ impl RealNode {
         self.daemon = Some(daemon);
     }
 
+    /// Starts the daemon anew, without the records of the pods that it has bound.
+    #[allow(dead_code, reason = "the tests on OpenStack lose none")]
+    pub(crate) async fn lose_records(&mut self) {
+        let mut daemon = self.daemon.take().unwrap();
+        daemon.signal("KILL").await;
+        daemon.ends().await;
+        for record in self.folder.join("records").read_dir().unwrap() {
+            std::fs::remove_file(record.unwrap().path()).unwrap();
+        }
+        self.start_daemon().await;
+    }
+
     /// Copies the plugin, which is built beside the program, as its user does.
     async fn install_plugin(&self) {
         let plugin = Path::new(env!("CARGO_BIN_EXE_staffetta")).with_file_name("staffetta-cni");

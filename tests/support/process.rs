@@ -38,6 +38,15 @@ fn simulated(configuration: &str) -> String {
     }
 }
 
+/// Creates the lease as a leader leaves it that has ended, so that the first process leads at once.
+pub(crate) async fn leave_lease(client: kube::Client) {
+    let spec = serde_json::json!({ "holderIdentity": "", "renewTime": "2026-01-01T00:00:00.000000Z", "leaseDurationSeconds": 1 });
+    let lease = serde_json::json!({ "metadata": { "name": "staffetta" }, "spec": spec });
+    let lease = serde_json::from_value::<k8s_openapi::api::coordination::v1::Lease>(lease).unwrap();
+    let leases = kube::Api::default_namespaced(client);
+    leases.create(&kube::api::PostParams::default(), &lease).await.unwrap();
+}
+
 /// The lines of a log that were not read yet.
 type Log = mpsc::UnboundedReceiver<String>;
 

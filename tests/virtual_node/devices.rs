@@ -3,8 +3,7 @@
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use staffetta_driver::app_hosting::DeviceSpec;
-use staffetta_virtual_node::app_hosting::CiscoDevice;
+use staffetta_virtual_node::app_hosting::{CiscoDevice, DeviceDescription};
 
 use crate::custom_resource::{
     DEFINITION, change, define, device, devices, for_devices, message, options, secret, until_gone,
@@ -366,11 +365,13 @@ fn differences(path: &str, definition: &Value, schema: &Value, definitions: &Val
     }
 }
 
+#[cfg(feature = "iosxe")]
 #[test]
 fn the_definition_of_the_kind_knows_the_keys_that_a_description_may_have() {
     let definition: Value = serde_saphyr::from_str(DEFINITION).unwrap();
     let spec = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    let schema = serde_json::to_value(schemars::schema_for!(DeviceSpec)).unwrap();
+    let schema =
+        serde_json::to_value(schemars::schema_for!(DeviceDescription<staffetta_iosxe::XeSpec>)).unwrap();
     let mut found = Vec::new();
     differences("spec", spec, &schema, &schema["$defs"], &mut found);
     assert_eq!(found, [""; 0]);

@@ -106,7 +106,7 @@ fn node(name: &str) -> NodeSpec {
         labels: [("rack".to_owned(), "7".to_owned())].into(),
         annotations: BTreeMap::new(),
         taints: vec![serde_json::from_value(taint).unwrap()],
-        max_pods: 4,
+        max_pods: 40,
         host_ip: Some("192.0.2.1".parse().unwrap()),
         host_name: None,
         address: String::new(),

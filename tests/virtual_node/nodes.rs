@@ -30,7 +30,7 @@ async fn a_machine_is_a_node_with_all_that_a_node_has() {
         spec.taints.unwrap().iter().any(|taint| taint.key == PROVIDER_TAINT && taint.effect == "NoSchedule")
     );
     let status = node.status.clone().unwrap();
-    assert_eq!(status.capacity.as_ref().unwrap()["pods"].0, "4");
+    assert_eq!(status.capacity.as_ref().unwrap()["pods"].0, "40");
     assert_eq!(status.allocatable.as_ref().unwrap()["cpu"].0, "2");
     assert_eq!(status.node_info.as_ref().unwrap().machine_id, "serial");
     for kind in ["MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"] {

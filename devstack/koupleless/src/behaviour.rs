@@ -49,6 +49,8 @@ pub enum AnswerFault {
     Hold,
     /// The command is executed, and its answer gets lost. Over HTTP, the connection is closed.
     Lose,
+    /// The command is executed, and its answer is sent after this time.
+    Late(Duration),
     /// The command is executed, and its answer is cut off in the middle.
     Malformed,
     /// The command is executed, and its answer has more than 2 MiB.

@@ -11,11 +11,14 @@ pub enum BaseCommand {
     InstallBiz,
     /// `uninstallBiz`: unloads a module.
     UninstallBiz,
+    /// `switchBiz`: activates a version of a module, and deactivates the one that was active.
+    SwitchBiz,
 }
 
 impl BaseCommand {
     /// All commands.
-    pub const ALL: [Self; 4] = [Self::Health, Self::QueryAllBiz, Self::InstallBiz, Self::UninstallBiz];
+    pub const ALL: [Self; 5] =
+        [Self::Health, Self::QueryAllBiz, Self::InstallBiz, Self::UninstallBiz, Self::SwitchBiz];
 
     /// Returns the name of the command.
     pub fn name(self) -> &'static str {
@@ -24,7 +27,13 @@ impl BaseCommand {
             Self::QueryAllBiz => "queryAllBiz",
             Self::InstallBiz => "installBiz",
             Self::UninstallBiz => "uninstallBiz",
+            Self::SwitchBiz => "switchBiz",
         }
+    }
+
+    /// Returns `true` for a command that changes a module.
+    pub(crate) fn is_change(self) -> bool {
+        matches!(self, Self::InstallBiz | Self::UninstallBiz | Self::SwitchBiz)
     }
 
     /// Returns the command with this name.

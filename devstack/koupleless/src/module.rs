@@ -9,7 +9,7 @@ pub struct InstalledModule {
     pub name: String,
     /// The version of the module.
     pub version: String,
-    /// The state: RESOLVED while it is being loaded, then ACTIVATED.
+    /// The state: RESOLVED while it is being loaded, then ACTIVATED, or DEACTIVATED while another version is active.
     pub state: &'static str,
     /// The time of the last change of the state.
     pub changed: Timestamp,

@@ -165,7 +165,9 @@ impl BrokerConnection {
         let (kind, changed) = match command {
             BaseCommand::Health => ("health", false),
             BaseCommand::QueryAllBiz => ("simpleBiz", false),
-            BaseCommand::InstallBiz | BaseCommand::UninstallBiz => ("bizOperation", true),
+            BaseCommand::InstallBiz | BaseCommand::UninstallBiz | BaseCommand::SwitchBiz => {
+                ("bizOperation", true)
+            }
         };
         let bytes = match answer.content {
             AnswerContent::Bytes(bytes) => bytes,
@@ -173,7 +175,7 @@ impl BrokerConnection {
                 let data = match command {
                     BaseCommand::Health => response,
                     BaseCommand::QueryAllBiz => self.modules(),
-                    BaseCommand::InstallBiz | BaseCommand::UninstallBiz => json!({
+                    BaseCommand::InstallBiz | BaseCommand::UninstallBiz | BaseCommand::SwitchBiz => json!({
                         "command": command.name(), "bizName": request["bizName"],
                         "bizVersion": request["bizVersion"], "response": response,
                     }),

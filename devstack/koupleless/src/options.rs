@@ -25,12 +25,16 @@ pub struct SimulatedBaseOptions {
     pub first_heartbeat: Duration,
     /// `true` if the base asks for its baseline before its first heartbeat, and loads what it gets.
     pub asks_baseline: bool,
-    /// The duration of loading a module.
+    /// The time before a module that is being loaded is listed, in which Arklet downloads its JAR file.
+    pub download_time: Duration,
+    /// The duration of loading a module, once its JAR file is there.
     pub install_time: Duration,
     /// The duration of unloading a module.
     pub uninstall_time: Duration,
     /// The modules, each as name and version, that the base has at each start without having been asked to load them.
     pub built_in: Vec<(String, String)>,
+    /// The JAR files, by URL, whose manifest has another name and version than the request to load them. Arklet goes by the manifest.
+    pub manifests: Vec<(String, (String, String))>,
     /// The size of the metaspace, in bytes.
     pub max_metaspace: u64,
     /// The part of the metaspace that each module takes, in bytes. A module for which there is no room is not loaded.
@@ -49,9 +53,11 @@ impl Default for SimulatedBaseOptions {
             heartbeat: Duration::from_secs(12),
             first_heartbeat: Duration::ZERO,
             asks_baseline: false,
+            download_time: Duration::ZERO,
             install_time: Duration::ZERO,
             uninstall_time: Duration::ZERO,
             built_in: Vec::new(),
+            manifests: Vec::new(),
             max_metaspace: 256 << 20,
             module_metaspace: 1 << 20,
         }

@@ -128,9 +128,14 @@ impl BaseProcess {
         let mut response = match command {
             BaseCommand::Health => self.health(),
             BaseCommand::QueryAllBiz => self.all_modules(),
-            BaseCommand::InstallBiz | BaseCommand::UninstallBiz => self.change(command, &request).await,
+            BaseCommand::InstallBiz | BaseCommand::UninstallBiz | BaseCommand::SwitchBiz => {
+                self.change(command, &request).await
+            }
         };
         response["baseIdentity"] = self.identity().into();
+        if let Some(AnswerFault::Late(delay)) = &fault {
+            tokio::time::sleep(*delay).await;
+        }
         let answer = BaseAnswer { status: 200, content: AnswerContent::Response(response), fault };
         (answer.fault != Some(AnswerFault::Lose)).then_some(answer)
     }
@@ -145,16 +150,26 @@ impl BaseProcess {
         response::success(&arklet.modules().values().map(response::biz_info).collect())
     }
 
-    /// Loads or unloads a module. A restart in the meantime loses it.
+    /// Loads, unloads or activates a module. A restart in the meantime loses it.
     pub(crate) async fn change(&self, command: BaseCommand, request: &Value) -> Value {
-        let begun = lock(&self.arklet).begin(command, request, &self.options, Timestamp::now());
+        let begun = lock(&self.arklet).begin(command, request, &self.options);
         let key = match begun {
             Ok(key) => key,
             Err(response) => return response,
         };
-        let install = command == BaseCommand::InstallBiz;
-        tokio::time::sleep(if install { self.options.install_time } else { self.options.uninstall_time })
-            .await;
+        match command {
+            BaseCommand::InstallBiz => {
+                tokio::time::sleep(self.options.download_time).await;
+                if let Err(response) =
+                    lock(&self.arklet).register(&key, request, &self.options, Timestamp::now())
+                {
+                    return response;
+                }
+                tokio::time::sleep(self.options.install_time).await;
+            }
+            BaseCommand::UninstallBiz => tokio::time::sleep(self.options.uninstall_time).await,
+            _ => {}
+        }
         lock(&self.arklet).finish(command, &key, Timestamp::now())
     }
 

@@ -57,10 +57,12 @@ fn disable_checksums(interface: &str) -> io::Result<()> {
     exchange(&socket, &message(family, FEATURES_SET, &features(interface))).map(drop)
 }
 
-/// Returns the attributes of a request that disables the feature `tx-checksum-ip-generic` (checksum offload) of an interface.
+/// Returns the attributes of a request that disables checksum offload of an interface: the features `tx-checksum-ip-generic` for TCP
+/// and UDP, and `tx-checksum-sctp`.
 fn features(interface: &str) -> Vec<u8> {
-    let bit = attribute(BIT | NESTED, &string(BIT_NAME, "tx-checksum-ip-generic"));
-    let wanted = attribute(WANTED | NESTED, &attribute(BITS | NESTED, &bit));
+    let bits = ["tx-checksum-ip-generic", "tx-checksum-sctp"]
+        .map(|name| attribute(BIT | NESTED, &string(BIT_NAME, name)));
+    let wanted = attribute(WANTED | NESTED, &attribute(BITS | NESTED, &bits.concat()));
     [attribute(HEADER | NESTED, &string(HEADER_NAME, interface)), wanted].concat()
 }
 
@@ -92,6 +94,8 @@ fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
 
 /// Sends a request, and returns the answer that precedes the acknowledgement; empty if there is none.
 fn exchange(socket: &Socket, request: &[u8]) -> io::Result<Vec<u8>> {
+    #[cfg(test)]
+    crate::changes::count()?;
     socket.send(request, 0)?;
     let mut answer = Vec::new();
     loop {

@@ -1,6 +1,8 @@
 //! VIFs of the class `VIFBridge` whose bridge is connected to Open vSwitch (`ovs_hybrid_plug`): the agent of Neutron filters their traffic
 //! with iptables, which sees only the frames of a Linux bridge.
 
+use std::path::Path;
+
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, interface_name};
 
@@ -9,10 +11,9 @@ use crate::bridges::PermittedBridges;
 use crate::error::failed;
 use crate::host_interface::{self, remove_leftover};
 use crate::linux_bridge::bridge;
-use crate::namespace::run_in_namespace;
 use crate::netlink::RouteSocket;
 use crate::ovsdb::{Ovsdb, PortRow};
-use crate::{ethtool, linux_bridge, messages, pod_interface};
+use crate::{linux_bridge, messages, pod_interface, unrecorded};
 
 /// The value of the field `plugin` of VIFs of Open vSwitch, in `os_vif`.
 const OVS: &str = "ovs";
@@ -56,7 +57,7 @@ impl BridgeBinding {
     fn connect(&self, attachment: &VifAttachment) -> Result<String, DriverError> {
         pod_interface::validate(attachment)?;
         let (step, names) = ("connect the bridge of the VIF", HybridNames::new(attachment));
-        let port_id = attachment.vif.id.as_str();
+        let (port_id, mark) = (attachment.vif.id.as_str(), host_interface::mark(&attachment.owner));
         let refused = || DriverError::new(Reason::Refused, step);
         if bridge(attachment)? != names.bridge {
             return Err(refused().detail(format!("the bridge of this VIF is called {}", names.bridge)));
@@ -65,12 +66,14 @@ impl BridgeBinding {
         let switch = switch.ok_or_else(|| refused().detail("the VIF names no bridge of Open vSwitch"))?;
         self.bridges.check(switch)?;
         let datapath = self.ovsdb.datapath(switch)?;
-        if let Some(old) = self.ovsdb.own(&names.in_switch, port_id)? {
+        let host = RouteSocket::open().map_err(failed(step))?;
+        // Whoever has this interface has the bridge, too.
+        remove_leftover(&host, &attachment.host_interface(), Some(&attachment.owner))?;
+        if let Some(old) = self.ovsdb.own(&names.in_switch, attachment)? {
             self.ovsdb.remove(&old)?;
         }
-        let host = RouteSocket::open().map_err(failed(step))?;
         for name in [&names.in_switch, &names.in_bridge, &names.bridge] {
-            remove_leftover(&host, name)?;
+            remove_leftover(&host, name, None)?;
         }
         let create = |request| host.change(request, NLM_F_CREATE | NLM_F_EXCL).map_err(failed(step));
         // The kernel takes this of an interface that exists and is down.
@@ -79,9 +82,9 @@ impl BridgeBinding {
             host.change(messages::without_address(index), 0).map_err(failed(step))?;
             host.change(messages::set_up(index), 0).map_err(failed(step)).map(|()| index)
         };
-        create(messages::new_bridge(&names.bridge))?;
+        create(messages::new_bridge(&names.bridge, mark))?;
         let (index, mtu) = (set_up(&names.bridge)?, attachment.vif.network.mtu);
-        create(messages::new_host_pair(&names.in_bridge, index, &names.in_switch, mtu))?;
+        create(messages::new_host_pair(&names.in_bridge, index, &names.in_switch, mark, mtu))?;
         set_up(&names.in_switch)?;
         let mac = attachment.vif.address.to_string();
         self.ovsdb.add(PortRow {
@@ -89,6 +92,7 @@ impl BridgeBinding {
             name: &names.in_switch,
             port_id,
             mac: &mac,
+            owner: &attachment.owner,
             internal: false,
         })?;
         Ok(datapath)
@@ -104,11 +108,10 @@ impl VifBindingDriver for BridgeBinding {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         if !is_hybrid(attachment) {
             self.bridges.check(bridge(attachment)?)?;
-            return linux_bridge::plug(attachment);
+            return linux_bridge::plug(attachment, "");
         }
         let datapath = self.connect(attachment)?;
-        linux_bridge::plug(attachment)?;
-        run_in_namespace(&attachment.netns, |_| ethtool::prepare_for(&datapath, &attachment.interface))
+        linux_bridge::plug(attachment, &datapath)
     }
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
@@ -116,11 +119,15 @@ impl VifBindingDriver for BridgeBinding {
         if !is_hybrid(attachment) {
             return Ok(());
         }
-        let names = HybridNames::new(attachment);
-        self.ovsdb.remove_own(&names.in_switch, attachment.vif.id.as_str())?;
+        let (names, owner) = (HybridNames::new(attachment), attachment.owner.as_str());
+        self.ovsdb.remove_own(&names.in_switch, owner)?;
         let host = RouteSocket::open().map_err(failed("remove the bridge of the VIF"))?;
-        host_interface::remove(&host, &names.in_bridge)?;
-        host_interface::remove(&host, &names.bridge)
+        host_interface::remove(&host, &names.in_bridge, Some(owner))?;
+        host_interface::remove(&host, &names.bridge, Some(owner))
+    }
+
+    fn unplug_unrecorded(&self, owner: &str, netns: &Path, interface: &str) -> Result<(), DriverError> {
+        unrecorded::unplug(&self.ovsdb, owner, netns, interface)
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {

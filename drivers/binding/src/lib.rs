@@ -6,7 +6,8 @@
 //! | `VIFOpenVSwitch` | [`OpenVSwitchBinding`] | a veth pair and a port of an Open vSwitch bridge |
 //! | `VIFVlanNested`, `VIFMacvlanNested` | [`NestedBinding`] | a VLAN or macvlan interface on an interface of the node |
 //!
-//! A VIF on a bridge that is not among the [`PermittedBridges`] is refused.
+//! A VIF on a bridge that is not among the [`PermittedBridges`] is refused. What they create has the mark of its owner, and what has
+//! another mark stays as it is.
 //!
 //! `pod_interface` checks and configures the interface in the pod, `host_interface` the one on the node, `namespace` moves a thread into
 //! the network namespace of a pod, `announcement` announces its addresses, `netlink` and `messages` speak rtnetlink.
@@ -31,6 +32,7 @@ mod open_vswitch;
 mod options;
 mod ovsdb;
 mod pod_interface;
+mod unrecorded;
 
 pub use bridges::PermittedBridges;
 pub use hybrid::BridgeBinding;

@@ -7,16 +7,18 @@ use staffetta_driver::{DriverError, Reason, VifAttachment, VifClass};
 use crate::error::failed;
 use crate::namespace::{NetworkNamespaces, run_in_namespace};
 use crate::netlink::RouteSocket;
-use crate::{host_interface, messages, pod_interface};
+use crate::{ethtool, host_interface, messages, pod_interface};
 
-/// Connects the pod to the Linux bridge of the VIF, which exists already. Does not check whether the bridge is permitted.
-pub(crate) fn plug(attachment: &VifAttachment) -> Result<(), DriverError> {
+/// Connects the pod to the Linux bridge of the VIF, which exists already. Does not check whether the bridge is permitted. `datapath` is
+/// that of the Open vSwitch behind the bridge; empty if there is none.
+pub(crate) fn plug(attachment: &VifAttachment, datapath: &str) -> Result<(), DriverError> {
     pod_interface::validate(attachment)?;
     let bridge = bridge(attachment)?;
     run_in_namespace(&attachment.netns, |namespaces| {
         pod_interface::check_addresses(attachment, namespaces)?;
         let bridge = host_interface::index(&namespaces.host, bridge, "find the bridge of the VIF")?;
         create_pair(attachment, namespaces, Some(bridge))?;
+        ethtool::prepare_for(datapath, &attachment.interface)?;
         pod_interface::configure(attachment, namespaces)
     })
 }
@@ -46,32 +48,34 @@ pub(crate) fn bridge(attachment: &VifAttachment) -> Result<&str, DriverError> {
     }
 }
 
-/// Creates the veth pair of the VIF, in place of a leftover. Fails if another program has created the interface on the node, or if the pod
-/// has an interface of that name with another MAC address. The end on the node becomes a port of the bridge with the index `bridge`; `None`
-/// connects it to no bridge.
+/// Creates the veth pair of the VIF, in place of a leftover of the same owner. Fails if the interface on the node has another owner or
+/// is of another program, or if the pod has an interface of that name with another MAC address. The end on the node becomes a port of
+/// the bridge with the index `bridge`; `None` connects it to no bridge.
 pub(crate) fn create_pair(
     attachment: &VifAttachment,
     namespaces: &NetworkNamespaces,
     bridge: Option<u32>,
 ) -> Result<(), DriverError> {
-    let name = attachment.host_interface();
-    let request =
-        || messages::new_veth(&name, bridge, pod_interface::pod_interface_spec(attachment, namespaces));
+    let (name, owner) = (attachment.host_interface(), attachment.owner.as_str());
+    let request = || {
+        let pod = pod_interface::pod_interface_spec(attachment, namespaces);
+        messages::new_veth(&name, host_interface::mark(owner), bridge, pod)
+    };
     // The first attempt succeeds unless there is a leftover, and saves the question for one.
     if namespaces.host.change(request(), NLM_F_CREATE | NLM_F_EXCL).is_ok() {
         return Ok(());
     }
-    host_interface::remove_leftover(&namespaces.host, &name)?;
     pod_interface::remove(attachment, namespaces)?;
+    host_interface::remove_leftover(&namespaces.host, &name, Some(owner))?;
     namespaces.host.change(request(), NLM_F_CREATE | NLM_F_EXCL).map_err(|error| {
         failed("create the interfaces")(error).detail(format!("{name} and {}", attachment.interface))
     })
 }
 
-/// Removes the veth pair of the VIF. An interface in the pod with the MAC address of the VIF is removed even if another program, such as
-/// Kuryr's daemon, created it.
+/// Removes the veth pair of the VIF: by its end in the pod, if that has the MAC address of the VIF, and by its end on the node, if that has
+/// the mark of the owner.
 pub(crate) fn remove_pair(attachment: &VifAttachment) -> Result<(), DriverError> {
     pod_interface::remove_from(attachment)?;
     let host = RouteSocket::open().map_err(failed("remove the interface on the node"))?;
-    host_interface::remove(&host, &attachment.host_interface())
+    host_interface::remove(&host, &attachment.host_interface(), Some(&attachment.owner))
 }

@@ -45,22 +45,28 @@ impl PodInterfaceSpec<'_> {
     }
 }
 
-/// Returns the request that creates a veth pair: `host` on the node, up and in the bridge with the index `bridge`, if there is one; and
-/// `pod` in the pod, down.
-pub(crate) fn new_veth(host: &str, bridge: Option<u32>, pod: PodInterfaceSpec<'_>) -> RouteNetlinkMessage {
+/// Returns the request that creates a veth pair: `host` on the node, up, with the MAC address `mark`, and in the bridge with the index
+/// `bridge`, if there is one; and `pod` in the pod, down.
+pub(crate) fn new_veth(
+    host: &str,
+    mark: MacAddress,
+    bridge: Option<u32>,
+    pod: PodInterfaceSpec<'_>,
+) -> RouteNetlinkMessage {
     let mut peer = LinkMessage::default();
     peer.attributes = pod.attributes();
     let mut link = up();
-    link.attributes = ours(host, pod.mtu);
+    link.attributes = ours(host, mark, pod.mtu);
     link.attributes.extend(bridge.map(LinkAttribute::Controller));
     link.attributes.push(info(InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(peer))));
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Returns the request that creates a Linux bridge on the node, down and without multicast snooping: it passes on all multicast.
-pub(crate) fn new_bridge(name: &str) -> RouteNetlinkMessage {
+/// Returns the request that creates a Linux bridge on the node, down, with the MAC address `mark`, and without multicast snooping: it
+/// passes on all multicast.
+pub(crate) fn new_bridge(name: &str, mark: MacAddress) -> RouteNetlinkMessage {
     let mut link = LinkMessage::default();
-    link.attributes = ours(name, None);
+    link.attributes = ours(name, mark, None);
     let options = vec![InfoBridge::MulticastSnooping(false)];
     link.attributes.push(info(InfoKind::Bridge, InfoData::Bridge(options)));
     RouteNetlinkMessage::NewLink(link)
@@ -74,10 +80,16 @@ pub(crate) fn without_address(index: u32) -> RouteNetlinkMessage {
 }
 
 /// Returns the request that creates a veth pair with both ends on the node: `port`, up and in the bridge with the index `bridge`; and
-/// `peer`, down.
-pub(crate) fn new_host_pair(port: &str, bridge: u32, peer: &str, mtu: Option<u32>) -> RouteNetlinkMessage {
+/// `peer`, down. Both have the MAC address `mark`.
+pub(crate) fn new_host_pair(
+    port: &str,
+    bridge: u32,
+    peer: &str,
+    mark: MacAddress,
+    mtu: Option<u32>,
+) -> RouteNetlinkMessage {
     let (mut link, mut other) = (up(), LinkMessage::default());
-    (link.attributes, other.attributes) = (ours(port, mtu), ours(peer, mtu));
+    (link.attributes, other.attributes) = (ours(port, mark, mtu), ours(peer, mark, mtu));
     link.attributes.push(LinkAttribute::Controller(bridge));
     link.attributes.push(info(InfoKind::Veth, InfoData::Veth(InfoVeth::Peer(other))));
     RouteNetlinkMessage::NewLink(link)
@@ -103,10 +115,11 @@ fn nested(parent: u32, pod: PodInterfaceSpec<'_>, info: LinkAttribute) -> RouteN
     RouteNetlinkMessage::NewLink(link)
 }
 
-/// Returns the attributes of an interface that these drivers create on the node: name, [`GROUP`] and MTU. `None` leaves the choice of the
-/// MTU to the kernel.
-fn ours(name: &str, mtu: Option<u32>) -> Vec<LinkAttribute> {
-    let named = [LinkAttribute::IfName(name.to_owned()), LinkAttribute::Group(GROUP)];
+/// Returns the attributes of an interface that these drivers create on the node: name, [`GROUP`], the mark of its owner as its MAC address,
+/// and MTU. `None` leaves the choice of the MTU to the kernel.
+fn ours(name: &str, mark: MacAddress, mtu: Option<u32>) -> Vec<LinkAttribute> {
+    let name = LinkAttribute::IfName(name.to_owned());
+    let named = [name, LinkAttribute::Group(GROUP), LinkAttribute::Address(mark.0.to_vec())];
     named.into_iter().chain(mtu.map(LinkAttribute::Mtu)).collect()
 }
 
@@ -216,7 +229,7 @@ pub(crate) fn new_route(
 }
 
 /// Returns the address family of `address`.
-fn family(address: IpAddr) -> AddressFamily {
+pub(crate) fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 

@@ -1,13 +1,14 @@
 //! Runs work in the network namespace of a pod.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
 
+use rustix::fs::OFlags;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use staffetta_driver::{DriverError, Reason};
 
@@ -33,7 +34,8 @@ impl NetworkNamespaces {
 /// Runs `work` on a thread of its own that has moved into the network namespace `netns`. The thread then ends, so that no unrelated work
 /// of this program ever runs in that namespace.
 ///
-/// Fails with [`Reason::NotFound`] if the namespace does not exist, and with [`Reason::Refused`] if it is that of the node.
+/// Fails with [`Reason::NotFound`] if the namespace does not exist or cannot be entered, and with [`Reason::Refused`] if it is that of the
+/// node.
 pub(crate) fn run_in_namespace<T: Send>(
     netns: &Path,
     work: impl FnOnce(&NetworkNamespaces) -> Result<T, DriverError> + Send,
@@ -49,7 +51,12 @@ pub(crate) fn run_in_namespace<T: Send>(
 /// Refuses the namespace of the node itself, in which the interface of a pod would replace one of the node.
 fn enter(path: &Path) -> Result<NetworkNamespaces, DriverError> {
     const STEP: &str = "enter the network namespace of the pod";
-    let netns = File::open(path).map_err(|error| missing_or_failed(STEP, path, error))?;
+    let missing = |error: io::Error| {
+        DriverError::new(Reason::NotFound, STEP).detail(path.display().to_string()).because(error)
+    };
+    // A named pipe does not open before somebody writes to it.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let netns = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(missing)?;
     let (there, here) =
         (netns.metadata(), File::open("/proc/thread-self/ns/net").and_then(|file| file.metadata()));
     let (there, here) = (there.map_err(failed(STEP))?, here.map_err(failed(STEP))?);
@@ -59,17 +66,7 @@ fn enter(path: &Path) -> Result<NetworkNamespaces, DriverError> {
     }
     let host = RouteSocket::open().map_err(failed(STEP))?;
     move_into_link_name_space(netns.as_fd(), Some(LinkNameSpaceType::Network))
-        .map_err(|error| missing_or_failed(STEP, path, error.into()))?;
+        .map_err(|error| missing(error.into()))?;
     let pod = RouteSocket::open().map_err(failed(STEP))?;
     Ok(NetworkNamespaces { host, pod, netns })
-}
-
-/// Returns the error of a namespace that cannot be entered. A file that is left of a namespace (`EINVAL`) counts as a missing namespace.
-fn missing_or_failed(step: &'static str, path: &Path, error: io::Error) -> DriverError {
-    let is_gone = matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::NotADirectory
-    );
-    let reason = if is_gone { Reason::NotFound } else { Reason::Unavailable };
-    DriverError::new(reason, step).detail(path.display().to_string()).because(error)
 }

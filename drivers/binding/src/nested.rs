@@ -115,3 +115,43 @@ fn default_route_interface() -> Option<String> {
         lines.find(|fields| fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000"))?;
     Some((*default.first()?).to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use staffetta_driver::{MacAddress, Network, Vif};
+
+    use super::*;
+
+    #[test]
+    fn a_vlan_id_that_is_reserved_or_none_is_refused() {
+        let is_requested = |vlan_id| {
+            let vif = Vif {
+                id: "p".into(),
+                address: MacAddress([0; 6]),
+                active: true,
+                plugin: "noop".to_owned(),
+                class: VifClass::VlanNested { vif_name: "eth0".to_owned(), vlan_id },
+                network: Network::new("n".into()),
+                subnets: Vec::new(),
+                has_traffic_filtering: false,
+                preserve_on_delete: false,
+                port_profile: None,
+            };
+            let attachment = VifAttachment {
+                vif,
+                netns: "/run/netns/web".into(),
+                interface: "eth0".to_owned(),
+                default_route: true,
+                owner: "c1/eth0".to_owned(),
+            };
+            let pod = PodInterfaceSpec { name: "eth0", mac: MacAddress([0; 6]), mtu: None, netns: 7 };
+            request(&attachment, 3, pod).map_err(|error| error.reason())
+        };
+        for vlan_id in [1, 4094] {
+            is_requested(vlan_id).unwrap();
+        }
+        for vlan_id in [0, 4095, 4096, u16::MAX] {
+            assert_eq!(is_requested(vlan_id).unwrap_err(), Reason::Refused, "{vlan_id}");
+        }
+    }
+}

@@ -40,10 +40,19 @@ impl RouteSocket {
             return Ok(None);
         }
         let mut request = LinkMessage::default();
-        request.attributes = vec![
-            LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]),
-        ];
+        request.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+        self.get_link(request)
+    }
+
+    /// Returns the interface with that index; `None` if there is none.
+    pub(crate) fn link_at(&self, index: u32) -> io::Result<Option<LinkMessage>> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        self.get_link(request)
+    }
+
+    fn get_link(&self, mut request: LinkMessage) -> io::Result<Option<LinkMessage>> {
+        request.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
         let mut found = None;
         let result = self.exchange(RouteNetlinkMessage::GetLink(request), NLM_F_ACK, |answer| {
             if let RouteNetlinkMessage::NewLink(link) = answer {

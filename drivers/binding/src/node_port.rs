@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
-use staffetta_driver::{DriverError, MacAddress, interface_name};
+use netlink_packet_route::link::LinkFlags;
+use staffetta_driver::{DriverError, MacAddress, Reason, interface_name};
 
 use crate::error::failed;
+use crate::host_interface::has_mac;
+use crate::messages;
 use crate::netlink::RouteSocket;
 use crate::options::NodePortOptions;
-use crate::ovsdb::{InterfaceRow, Ovsdb, PortRow};
-use crate::{host_interface, messages};
+use crate::ovsdb::{InterfaceRow, NODE, Ovsdb, PortRow};
+use crate::pod_interface::addresses_of;
 
 /// An internal port of Open vSwitch on the node, so that the node reaches its pods and they reach it.
 #[derive(Clone, Debug)]
@@ -32,28 +35,43 @@ impl NodePort {
         Ok(Some(Self { ovsdb: Ovsdb { socket }, port_id, mac, options }))
     }
 
-    /// Creates the port unless it exists on its bridge, in place of an unusable one of these drivers, such as one on another bridge. Sets
-    /// its MAC address and MTU, and adds its addresses. Other addresses of the port are not changed. Blocks.
+    /// Returns the name of the port's interface, and its MAC address.
+    pub fn identity(&self) -> (String, MacAddress) {
+        (interface_name("tap", &self.port_id), self.mac)
+    }
+
+    /// Creates the port unless it exists on its bridge, in place of an unusable one of these drivers, such as one on another bridge or
+    /// without its interface. Brings it up with its MAC address and MTU, and adds its addresses, if they are not as they should be. Other
+    /// addresses of the port are not changed. Blocks.
     pub fn ensure(&self) -> Result<(), DriverError> {
         let Self { port_id, mac, options: NodePortOptions { addresses, bridge, mtu, .. }, .. } = self;
-        let name = interface_name("tap", port_id);
+        let (step, name) = ("set up the port of the node", interface_name("tap", port_id));
+        let host = RouteSocket::open().map_err(failed(step))?;
+        let exists = host.link(&name).map_err(failed(step))?.is_some();
         let old = self.ovsdb.interface(&name)?;
-        let is_usable = |row: &&InterfaceRow| row.ours && row.port_id == *port_id && row.number.is_some();
+        let is_ours = |row: &InterfaceRow| row.owner.is_some();
+        let is_usable = |row: &&InterfaceRow| {
+            exists && is_ours(row) && row.internal && row.port_id == *port_id && row.number.is_some()
+        };
         let usable = old.as_ref().filter(is_usable).map(|row| self.ovsdb.is_on(row, bridge));
         if !usable.transpose()?.unwrap_or_default() {
-            if let Some(old) = old.filter(|row| row.ours) {
+            if let Some(old) = old.filter(is_ours) {
                 // A wrong name of a bridge does not cost the node its port.
                 self.ovsdb.datapath(bridge)?;
                 self.ovsdb.remove(&old)?;
             }
-            let port = PortRow { bridge, name: &name, port_id, mac: &mac.to_string(), internal: true };
-            self.ovsdb.add(port)?;
+            let (mac, owner) = (mac.to_string(), NODE);
+            self.ovsdb.add(PortRow { bridge, name: &name, port_id, mac: &mac, owner, internal: true })?;
         }
-        let step = "set up the port of the node";
-        let host = RouteSocket::open().map_err(failed(step))?;
-        let index = host_interface::index(&host, &name, step)?;
-        host.change(messages::set_link(index, *mac, *mtu), 0).map_err(failed(step))?;
-        for address in addresses {
+        let missing = || DriverError::new(Reason::Unavailable, step).detail(format!("there is no {name}"));
+        let link = host.link(&name).map_err(failed(step))?.ok_or_else(missing)?;
+        let index = link.header.index;
+        // The neighbours that the kernel knows are forgotten when the MAC address is set, to whatever value.
+        if !has_mac(&link, *mac) || !link.header.flags.contains(LinkFlags::Up) {
+            host.change(messages::set_link(index, *mac, *mtu), 0).map_err(failed(step))?;
+        }
+        let present = addresses_of(&host, index).map_err(failed(step))?;
+        for address in addresses.iter().filter(|address| !present.contains(&address.addr())) {
             host.change(messages::new_address(index, *address), NLM_F_CREATE | NLM_F_REPLACE)
                 .map_err(|error| failed("add an address of the node")(error).detail(address.to_string()))?;
         }

@@ -1,6 +1,6 @@
 //! VIFs of the class `VIFOpenVSwitch`: a veth pair, whose end on the node is a port of an Open vSwitch bridge.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver, VifClass};
 
@@ -9,7 +9,7 @@ use crate::bridges::PermittedBridges;
 use crate::linux_bridge::{create_pair, remove_pair};
 use crate::namespace::run_in_namespace;
 use crate::ovsdb::{Ovsdb, PortRow};
-use crate::{ethtool, pod_interface};
+use crate::{ethtool, pod_interface, unrecorded};
 
 /// The driver that binds VIFs of the class `VIFOpenVSwitch`. The agent of Neutron on the node finds the port by its `iface-id`, and
 /// reports it as active.
@@ -34,15 +34,15 @@ impl VifBindingDriver for OpenVSwitchBinding {
         let datapath = self.ovsdb.datapath(bridge)?;
         let (name, mac) = (attachment.host_interface(), attachment.vif.address.to_string());
         // Before the interface: Open vSwitch would keep the socket of an earlier one with the same name, and hear nothing of the pod.
-        if let Some(old) = self.ovsdb.own(&name, attachment.vif.id.as_str())? {
+        if let Some(old) = self.ovsdb.own(&name, attachment)? {
             self.ovsdb.remove(&old)?;
         }
         run_in_namespace(&attachment.netns, |namespaces| {
             pod_interface::check_addresses(attachment, namespaces)?;
             create_pair(attachment, namespaces, None)?;
             ethtool::prepare_for(&datapath, &attachment.interface)?;
-            let port_id = attachment.vif.id.as_str();
-            let port = PortRow { bridge, name: &name, port_id, mac: &mac, internal: false };
+            let (port_id, owner) = (attachment.vif.id.as_str(), attachment.owner.as_str());
+            let port = PortRow { bridge, name: &name, port_id, mac: &mac, owner, internal: false };
             self.ovsdb.add(port)?;
             pod_interface::configure(attachment, namespaces)
         })
@@ -50,7 +50,11 @@ impl VifBindingDriver for OpenVSwitchBinding {
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         remove_pair(attachment)?;
-        self.ovsdb.remove_own(&attachment.host_interface(), attachment.vif.id.as_str())
+        self.ovsdb.remove_own(&attachment.host_interface(), &attachment.owner)
+    }
+
+    fn unplug_unrecorded(&self, owner: &str, netns: &Path, interface: &str) -> Result<(), DriverError> {
+        unrecorded::unplug(&self.ovsdb, owner, netns, interface)
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {

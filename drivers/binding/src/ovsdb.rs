@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use staffetta_driver::{DriverError, Reason};
+use staffetta_driver::{DriverError, Reason, VifAttachment};
 
 use crate::error::failed;
 use crate::netlink::RouteSocket;
@@ -39,24 +39,30 @@ pub(crate) struct PortRow<'a> {
     pub(crate) port_id: &'a str,
     /// The MAC address of the port in Neutron.
     pub(crate) mac: &'a str,
+    /// The owner of the port: that of the pod's VIF, or [`NODE`].
+    pub(crate) owner: &'a str,
     /// `true` for an interface that Open vSwitch creates (`type: internal`).
     pub(crate) internal: bool,
 }
 
 /// An existing interface of Open vSwitch, as its database describes it.
 pub(crate) struct InterfaceRow {
-    /// `true` if these drivers created the interface.
-    pub(crate) ours: bool,
+    /// The owner for whom these drivers created the interface; `None` if another program created it.
+    pub(crate) owner: Option<String>,
     /// The id of the port in Neutron; empty if there is none.
     pub(crate) port_id: String,
     /// The number of the port on its bridge; `None` if Open vSwitch has not created it.
     pub(crate) number: Option<i64>,
+    /// `true` if Open vSwitch itself created the interface, which may then be in any network namespace. No interface of a pod is.
+    pub(crate) internal: bool,
     /// The UUID of the row in the table `Port` that contains the interface.
     port: Value,
 }
 
-/// The key of the mark on the interfaces that these drivers created, in their `external_ids`.
+/// The key of the mark on the interfaces that these drivers created, in their `external_ids`. Its value is the owner of the interface.
 const MARK: &str = "staffetta";
+/// The owner of the port of the node itself. No owner of a VIF is called so: all of them contain a slash.
+pub(crate) const NODE: &str = "node";
 
 impl Ovsdb {
     /// Returns the type of the datapath of a bridge: empty or `system` for the kernel, `netdev` for userspace. Fails if there is no such
@@ -76,7 +82,10 @@ impl Ovsdb {
     /// Returns the interface called `name`, with its port of the same name; `None` if one of the two does not exist.
     pub(crate) fn interface(&self, name: &str) -> Result<Option<InterfaceRow>, DriverError> {
         let select = |table, columns| json!({ "op": "select", "table": table, "where": [["name", "==", name]], "columns": columns });
-        let ops = [select("Interface", json!(["external_ids", "ofport"])), select("Port", json!(["_uuid"]))];
+        let ops = [
+            select("Interface", json!(["external_ids", "ofport", "type"])),
+            select("Port", json!(["_uuid"])),
+        ];
         let answer = self.transact("read the port of Open vSwitch", &ops)?;
         let (Some(interface), Some(port)) = (answer[0]["rows"].get(0), answer[1]["rows"].get(0)) else {
             return Ok(None);
@@ -87,9 +96,10 @@ impl Ovsdb {
             pair.and_then(|pair| pair[1].as_str()).map(str::to_owned)
         };
         Ok(Some(InterfaceRow {
-            ours: id(MARK).is_some(),
+            owner: id(MARK),
             port_id: id("iface-id").unwrap_or_default(),
             number: interface["ofport"].as_i64().filter(|number| *number > 0),
+            internal: interface["type"] == "internal",
             port: port["_uuid"].clone(),
         }))
     }
@@ -102,27 +112,54 @@ impl Ovsdb {
         Ok(answer[0]["rows"].get(0).is_some())
     }
 
-    /// Returns the existing port called `name` in Open vSwitch if it may be replaced or removed: these drivers created it, or it is that of
-    /// the Neutron port `port_id` and its interface no longer exists. Returns `None` if there is no such port, and fails with
-    /// [`Reason::Refused`] if it belongs to another program.
-    pub(crate) fn own(&self, name: &str, port_id: &str) -> Result<Option<InterfaceRow>, DriverError> {
+    /// Returns the existing port called `name` in Open vSwitch if the VIF may replace it: it has the same owner, or nobody uses it
+    /// any more, because the interface on the node no longer exists. Returns `None` if there is no such port. Fails with
+    /// [`Reason::Conflict`] if another owner uses it, and with [`Reason::Refused`] if it belongs to another program, unless that
+    /// left it for the same Neutron port.
+    pub(crate) fn own(
+        &self,
+        name: &str,
+        attachment: &VifAttachment,
+    ) -> Result<Option<InterfaceRow>, DriverError> {
         let Some(row) = self.interface(name)? else { return Ok(None) };
         let step = "check the port of Open vSwitch";
-        let is_left = row.port_id == port_id
-            && RouteSocket::open().and_then(|host| host.link(name)).map_err(failed(step))?.is_none();
-        if row.ours || is_left {
+        let is_ours = row.owner.is_some();
+        let is_unused = || {
+            let interface = if is_ours { attachment.host_interface() } else { name.to_owned() };
+            let link = RouteSocket::open().and_then(|host| host.link(&interface)).map_err(failed(step))?;
+            Ok(!row.internal && (is_ours || row.port_id == attachment.vif.id.as_str()) && link.is_none())
+        };
+        if row.owner.as_ref() == Some(&attachment.owner) || is_unused()? {
             return Ok(Some(row));
         }
-        Err(DriverError::new(Reason::Refused, step).detail(format!("another program has created {name}")))
+        Err(if is_ours {
+            DriverError::new(Reason::Conflict, step)
+                .detail(format!("{name} is in use by the node or by another container"))
+        } else {
+            DriverError::new(Reason::Refused, step).detail(format!("another program has created {name}"))
+        })
     }
 
-    /// Removes the port called `name`, unless it belongs to another program (see [`own`](Self::own)). Succeeds if there is none.
-    pub(crate) fn remove_own(&self, name: &str, port_id: &str) -> Result<(), DriverError> {
-        match self.own(name, port_id) {
-            Ok(Some(row)) => self.remove(&row),
-            Err(error) if error.reason() != Reason::Refused => Err(error),
+    /// Removes the port called `name` if it has that owner. Any other one is left alone.
+    pub(crate) fn remove_own(&self, name: &str, owner: &str) -> Result<(), DriverError> {
+        match self.interface(name)? {
+            Some(row) if row.owner.as_deref() == Some(owner) => self.remove(&row),
             _ => Ok(()),
         }
+    }
+
+    /// Returns `false` if this node has no OVSDB, so no ports of Open vSwitch.
+    pub(crate) fn is_present(&self) -> bool {
+        !matches!(self.socket.try_exists(), Ok(false))
+    }
+
+    /// Returns the names of the ports of an owner.
+    pub(crate) fn names_of(&self, owner: &str) -> Result<Vec<String>, DriverError> {
+        let is_marked = json!([["external_ids", "includes", ["map", [[MARK, owner]]]]]);
+        let select = json!({ "op": "select", "table": "Interface", "where": is_marked, "columns": ["name"] });
+        let answer = self.transact("find the ports of the container", &[select])?;
+        let rows = answer[0]["rows"].as_array().into_iter().flatten();
+        Ok(rows.filter_map(|row| row["name"].as_str().map(str::to_owned)).collect())
     }
 
     /// Returns an error unless Open vSwitch has created the interface `name` of the port `port_id`.
@@ -141,7 +178,7 @@ impl Ovsdb {
             ("iface-id", port.port_id),
             ("iface-status", "active"),
             ("attached-mac", port.mac),
-            (MARK, "cni"),
+            (MARK, port.owner),
         ];
         let mut interface = json!({ "name": port.name, "external_ids": ["map", ids] });
         if port.internal {

@@ -7,13 +7,15 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::LinkFlags;
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage};
 use staffetta_driver::{DriverError, Reason, Vif, VifAttachment};
 
 use crate::error::failed;
+use crate::host_interface::{self, has_mac};
 use crate::messages::{self, PodInterfaceSpec};
 use crate::namespace::{NetworkNamespaces, run_in_namespace};
-use crate::netlink::exists;
+use crate::netlink::{RouteSocket, exists};
 
 /// The smallest MTU of a network with IPv4 (RFC 791), in bytes.
 const MIN_MTU_V4: u32 = 68;
@@ -155,7 +157,7 @@ fn routes(attachment: &VifAttachment) -> Vec<(IpNet, IpAddr, bool)> {
 pub(crate) fn remove(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Result<(), DriverError> {
     let step = "remove the interface in the pod";
     match namespaces.pod.link(&attachment.interface).map_err(failed(step))? {
-        Some(link) if has_mac(&link, attachment) => {
+        Some(link) if has_mac(&link, attachment.vif.address) => {
             namespaces.pod.change(messages::delete_link(link.header.index), 0).map_err(failed(step))
         }
         _ => Ok(()),
@@ -171,41 +173,69 @@ pub(crate) fn remove_from(attachment: &VifAttachment) -> Result<(), DriverError>
     }
 }
 
-/// Returns an error unless the interface in the pod is up and has the MAC address and the addresses of the VIF.
+/// Returns an error unless the interface in the pod is up and has the MAC address, the MTU, the addresses and the routes of the VIF. A
+/// route to the same destination through another interface of the pod counts, because [`configure`] keeps it.
 pub(crate) fn check(attachment: &VifAttachment, namespaces: &NetworkNamespaces) -> Result<(), DriverError> {
     let step = "check the interface in the pod";
-    let wrong = |detail: String| DriverError::new(Reason::NotFound, step).detail(detail);
-    let name = &attachment.interface;
-    let link = namespaces.pod.link(name).map_err(failed(step))?;
-    let link = link.ok_or_else(|| wrong(format!("there is no interface {name}")))?;
-    if !has_mac(&link, attachment) {
-        return Err(wrong(format!("{name} has not the MAC address {}", attachment.vif.address)));
+    let (name, vif) = (&attachment.interface, &attachment.vif);
+    let wrong = |detail: String| Err(DriverError::new(Reason::NotFound, step).detail(detail));
+    let Some(link) = namespaces.pod.link(name).map_err(failed(step))? else {
+        return wrong(format!("there is no interface {name}"));
+    };
+    if !has_mac(&link, vif.address) {
+        return wrong(format!("{name} has not the MAC address {}", vif.address));
     }
     if !link.header.flags.contains(LinkFlags::Up) {
-        return Err(wrong(format!("{name} is down")));
+        return wrong(format!("{name} is down"));
     }
-    let answers = namespaces.pod.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()));
-    let present: Vec<IpAddr> = answers
-        .map_err(failed(step))?
-        .into_iter()
-        .flat_map(|answer| match answer {
-            RouteNetlinkMessage::NewAddress(message) if message.header.index == link.header.index => {
-                message.attributes
-            }
-            _ => Vec::new(),
-        })
-        .filter_map(|attribute| match attribute {
-            AddressAttribute::Address(ip) => Some(ip),
-            _ => None,
-        })
-        .collect();
-    match attachment.vif.ips().find(|ip| !present.contains(ip)) {
-        Some(ip) => Err(wrong(format!("{name} has not the address {ip}"))),
+    if let (Some(mtu), Some(found)) = (vif.network.mtu, host_interface::mtu(&link))
+        && mtu != found
+    {
+        return wrong(format!("the MTU of {name} is {found}, and that of the network {mtu}"));
+    }
+    let present = addresses_of(&namespaces.pod, link.header.index).map_err(failed(step))?;
+    if let Some(ip) = vif.ips().find(|ip| !present.contains(ip)) {
+        return wrong(format!("{name} has not the address {ip}"));
+    }
+    let present =
+        namespaces.pod.dump(RouteNetlinkMessage::GetRoute(RouteMessage::default())).map_err(failed(step))?;
+    // Of two routes to one destination, either may have been there first.
+    let wanted = routes(attachment);
+    let is_there = |destination, gateway| {
+        present.iter().any(|route| is_route(route, destination, gateway, link.header.index))
+    };
+    let is_missing = |(destination, ..): &&(IpNet, IpAddr, bool)| {
+        !wanted.iter().any(|(other, gateway, _)| other == destination && is_there(*other, *gateway))
+    };
+    match wanted.iter().find(is_missing) {
+        Some((destination, gateway, _)) => wrong(format!("there is no route to {destination} via {gateway}")),
         None => Ok(()),
     }
 }
 
-/// Returns `true` if the interface `link` has the MAC address of the VIF.
-fn has_mac(link: &LinkMessage, attachment: &VifAttachment) -> bool {
-    link.attributes.contains(&LinkAttribute::Address(attachment.vif.address.0.to_vec()))
+/// Returns the addresses of the interface with that index, in the namespace of `socket`.
+pub(crate) fn addresses_of(socket: &RouteSocket, index: u32) -> io::Result<Vec<IpAddr>> {
+    let answers = socket.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let attributes = answers.into_iter().flat_map(|answer| match answer {
+        RouteNetlinkMessage::NewAddress(message) if message.header.index == index => message.attributes,
+        _ => Vec::new(),
+    });
+    let address = |attribute| match attribute {
+        AddressAttribute::Address(ip) => Some(ip),
+        _ => None,
+    };
+    Ok(attributes.filter_map(address).collect())
+}
+
+/// Returns `true` if `answer` is a route of the main table to `destination`: via `gateway` if it leads through the interface with that
+/// index, and in any way if it leads through another one.
+fn is_route(answer: &RouteNetlinkMessage, destination: IpNet, gateway: IpAddr, index: u32) -> bool {
+    let RouteNetlinkMessage::NewRoute(route) = answer else { return false };
+    let has = |attribute| route.attributes.contains(&attribute);
+    let is_default = destination.prefix_len() == 0;
+    route.header.table == RouteHeader::RT_TABLE_MAIN
+        && route.header.address_family == messages::family(gateway)
+        && route.header.destination_prefix_length == destination.prefix_len()
+        && (is_default || has(RouteAttribute::Destination(destination.network().into())))
+        && (has(RouteAttribute::Gateway(gateway.into())) || !has(RouteAttribute::Oif(index)))
 }

@@ -1,6 +1,6 @@
 //! The drivers that bind VIFs to pods on the node where the pods run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,9 @@ pub struct VifAttachment {
     pub interface: String,
     /// `true` if the default route of the pod leads through this interface.
     pub default_route: bool,
+    /// The sandbox and the interface that the container runtime named in `ADD`, as `CONTAINER/INTERFACE`. What a driver creates on the node
+    /// carries it, as a mark.
+    pub owner: String,
 }
 
 /// Binds the VIFs of one class to pods of this node. A driver is registered under the name of the [class](VifClass::name).
@@ -27,8 +30,9 @@ pub struct VifAttachment {
 /// are idempotent: the daemon may be killed in the middle of a call, and then calls [`unplug`](Self::unplug) or
 /// [`plug`](Self::plug) again.
 ///
-/// A driver changes and removes only interfaces that it created. An interface on the node is named after the id of the port
-/// ([`VifAttachment::host_interface`]), never after a name in the annotation.
+/// A driver changes and removes only what it created for the same [owner](VifAttachment::owner), and what nobody uses any more: a pod whose
+/// VIF was refused is unbound too, and that VIF may be another pod's. An interface on the node is named after the start of the port's id
+/// ([`VifAttachment::host_interface`]), which is no identity, and never after a name in the annotation.
 ///
 /// ```
 /// use staffetta_driver::{VifAttachment, DriverError, VifBindingDriver};
@@ -50,11 +54,21 @@ pub struct VifAttachment {
 /// ```
 pub trait VifBindingDriver: Send + Sync {
     /// Creates the interface in the pod with its MAC address, MTU, addresses and routes, and connects it to the network.
-    /// Leftovers of an earlier call are replaced. After an error, the caller calls [`unplug`](Self::unplug).
+    /// Leftovers of an earlier call are replaced. Fails with [`Reason::Conflict`](crate::Reason::Conflict) if another owner has the VIF.
+    /// After an error, the caller calls [`unplug`](Self::unplug).
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
 
-    /// Removes the interface of the VIF from the pod, and its connection to the network. What does not exist counts as removed.
+    /// Removes the interface of the VIF from the pod, and its connection to the network. What does not exist, or has another owner, counts
+    /// as removed.
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
+
+    /// Removes what this driver created for `owner` and what belongs to the interface `interface` in the network namespace `netns`. The
+    /// daemon calls it when it has no record of the owner, so the VIFs are unknown. Does nothing by default: an interface vanishes with its
+    /// namespace.
+    fn unplug_unrecorded(&self, owner: &str, netns: &Path, interface: &str) -> Result<(), DriverError> {
+        let _ = (owner, netns, interface);
+        Ok(())
+    }
 
     /// Returns an error if the interface in the pod, or its connection to the network, does not exist as [`plug`](Self::plug) makes it.
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError>;
@@ -69,7 +83,7 @@ pub trait VifBindingDriver: Send + Sync {
 
 impl VifAttachment {
     /// Returns the name of the interface on the node: `tap` and the first 11 characters of the port's id, as Neutron's agents
-    /// expect it.
+    /// expect it. The daemon refuses a VIF whose id begins with the same 11 characters as that of another pod on its node.
     pub fn host_interface(&self) -> String {
         interface_name("tap", self.vif.id.as_str())
     }

@@ -1,8 +1,9 @@
-//! The contract of a staffetta driver: the driver traits with their types, and the warm pool.
+//! The contract of a staffetta driver: the driver traits with their types.
 //!
 //! A driver manages resources of one cloud, device or other external system for the handlers. A handler holds a driver as
 //! `Arc<dyn Trait>` and does not know its concrete type; a driver does not call handlers. Every call does one thing. It returns
-//! its result, or a [`DriverError`] that says whether the call may be repeated.
+//! its result, or a [`DriverError`] that says whether the call may be repeated. A driver or handler that listens for clients accepts their
+//! connections with [`serve_connections`].
 //!
 //! A driver marks the resources that it creates with the ids of the cluster and of the Kubernetes object that owns them: see
 //! [`Owner`] and [`Owned`]. This ownership mark (in OpenStack a tag or a description) finds a resource again, even if the
@@ -28,6 +29,7 @@
 mod adoption;
 pub mod app_hosting;
 mod binding;
+mod connections;
 mod error;
 mod id;
 mod load_balancer;
@@ -35,7 +37,6 @@ pub mod milliseconds;
 mod namespace;
 mod network_policy;
 mod pod;
-pub mod pool;
 pub mod prefix;
 mod quantity;
 mod request;
@@ -45,16 +46,49 @@ mod vif;
 mod vif_pool;
 pub mod virtual_node;
 
-pub use adoption::*;
-pub use binding::*;
-pub use error::*;
-pub use id::*;
-pub use load_balancer::*;
-pub use namespace::*;
-pub use network_policy::*;
-pub use pod::*;
-pub use quantity::*;
-pub use request::*;
-pub use service::*;
-pub use vif::*;
-pub use vif_pool::*;
+pub use adoption::{
+    Adoption, AdoptionDriver, ExistingAttachment, ExistingLoadBalancer, ExistingMark, ExistingNetwork,
+    ExistingPort, ExistingPublicIp, UnusedResource, is_kuryr_policy_group,
+};
+pub use binding::{VifAttachment, VifBindingDriver, interface_name};
+pub use connections::{ConnectionLimits, serve_connections};
+pub use error::{DriverError, Reason};
+pub use id::{
+    ClusterId, ContainerKey, GroupName, InstanceId, InterfaceId, ListenerId, LoadBalancerId, MemberId,
+    NetworkId, Owned, Owner, PoolId, PortId, ProjectId, PublicIpId, SecurityGroupId, SecurityRuleId,
+    SubnetId, Uid, VifId,
+};
+pub use load_balancer::{
+    Algorithm, HealthMonitor, Listener, ListenerChange, ListenerDriver, ListenerPort, ListenerSettings,
+    ListenerSpec, LoadBalancer, LoadBalancerDriver, LoadBalancerProgress, LoadBalancerSpec, Member,
+    MemberSpec, NormalizedSpec, Pool, PoolSettings, PoolSpec, Protocol, ProvisioningStatus,
+    SessionPersistence,
+};
+pub use namespace::{
+    NAMESPACE_NETWORK, NamespaceNetwork, NamespaceObserver, NamespaceProjectDriver, NamespaceSubnetDriver,
+};
+pub use network_policy::{
+    Direction, ExistingRule, IpFamily, NetworkPolicyDriver, NetworkPolicyObserver, ProtocolPorts, Remote,
+    RuleChange, SecurityGroup, SecurityRule, VifSecurityGroups,
+};
+pub use pod::{
+    Activation, PodLifecycle, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
+    VifRequest,
+};
+pub use quantity::ExactQuantity;
+pub use request::{
+    Fence, LoggedRequest, NoopRequestObserver, RequestLog, RequestObserver, RequestOutcome, RequestRecord,
+    count_listed, page_listed,
+};
+pub use service::{
+    Allocation, PublicIp, PublicIpRequest, ServiceProjectDriver, ServicePublicIpDriver,
+    ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
+};
+pub use vif::{
+    MacAddress, Network, ParseMacAddressError, PortProfile, Route, Subnet, SubnetAddresses, Vif, VifBinding,
+    VifClass, addresses_of,
+};
+pub use vif_pool::{
+    BulkVifDriver, BulkVifRequest, BulkVifResult, NodeInfo, PoolClaim, PooledVif, PooledVifList,
+    VifPoolDriver, VifPoolKey, VifPoolObserver,
+};

@@ -98,7 +98,7 @@ impl NamespaceNetwork {
 ///     async fn release_network(&self, _: &Owner) -> Result<(), DriverError> {
 ///         Ok(())
 ///     }
-///     async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError> {
+///     async fn networks(&self) -> Result<Vec<Owned<Vec<NamespaceNetwork>>>, DriverError> {
 ///         Ok(Vec::new())
 ///     }
 /// }
@@ -117,7 +117,7 @@ pub trait NamespaceSubnetDriver: Send + Sync {
     /// that remain in the networks. Fails with a [conflict](crate::Reason::Conflict) while a network is in use.
     async fn release_network(&self, owner: &Owner) -> Result<(), DriverError>;
 
-    /// Lists the networks that carry this cluster's ownership mark, incomplete ones included. Of each network, only the owner is
-    /// returned.
-    async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError>;
+    /// Lists the networks that carry this cluster's ownership mark, each with its subnets: one [`NamespaceNetwork`] for each subnet. An
+    /// incomplete network has an empty list.
+    async fn networks(&self) -> Result<Vec<Owned<Vec<NamespaceNetwork>>>, DriverError>;
 }

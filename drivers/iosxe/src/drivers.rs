@@ -15,7 +15,7 @@ use crate::restconf::Restconf;
 ///
 /// ```
 /// use staffetta_driver::Reason;
-/// use staffetta_driver::app_hosting::{AppHostingDrivers, DeviceSpec, Password, XeSpec};
+/// use staffetta_driver::app_hosting::{AppHostingDrivers, DeviceSpec, Password};
 /// use staffetta_iosxe::{IosXeDrivers, IosXeOptions};
 ///
 /// let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into());
@@ -24,11 +24,11 @@ use crate::restconf::Restconf;
 ///     address: "192.0.2.1".into(),
 ///     username: "admin".into(),
 ///     password: Some(Password::new("secret")),
-///     xe: Some(XeSpec::default()),
+///     sections: [("xe".to_owned(), serde_json::json!({}))].into_iter().collect(),
 ///     ..DeviceSpec::default()
 /// };
 /// assert!(drivers.driver(&spec).is_ok());
-/// let incomplete = DeviceSpec { xe: None, ..spec };
+/// let incomplete = DeviceSpec { sections: serde_json::Map::new(), ..spec };
 /// assert_eq!(drivers.driver(&incomplete).err().map(|error| error.reason()), Some(Reason::Refused));
 /// ```
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl AppHostingDrivers for IosXeDrivers {
     fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
         let refused = || DriverError::new(Reason::Refused, "read the description of a device");
         let wrong = |refusal: DriverError| refused().because(refusal);
-        if spec.xe.is_none() {
+        if !spec.sections.contains_key("xe") {
             return Err(refused().detail("xe: required for a device of the kind `XE`, even if empty"));
         }
         if !spec.driver_options.is_empty() {
@@ -77,7 +77,7 @@ impl AppHostingDrivers for IosXeDrivers {
 /// Cisco's virtual kubelet provider.
 fn without_effect(spec: &DeviceSpec) -> impl Iterator<Item = &'static str> {
     let keys = [
-        ("logLevel", spec.log_level.is_some()),
+        ("logLevel", spec.sections.contains_key("logLevel")),
         ("resourceLimits.others", !spec.resource_limits.others.is_empty()),
     ];
     keys.into_iter().filter(|(_, there)| *there).map(|(key, _)| key)
@@ -85,11 +85,15 @@ fn without_effect(spec: &DeviceSpec) -> impl Iterator<Item = &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use staffetta_driver::app_hosting::{
-        InterfaceSpec, LogLevel, Networking, Password, TlsSpec, VirtualPortGroup, XeSpec,
-    };
+    use serde_json::{Map, Value, json};
+    use staffetta_driver::app_hosting::{Password, TlsSpec};
 
     use super::*;
+    use crate::spec::{InterfaceSpec, Networking, VirtualPortGroup, XeSpec};
+
+    fn xe(section: Value) -> Map<String, Value> {
+        [("xe".to_owned(), section)].into_iter().collect()
+    }
 
     fn spec() -> DeviceSpec {
         DeviceSpec {
@@ -97,7 +101,7 @@ mod tests {
             address: "192.0.2.1".into(),
             username: "admin".into(),
             password: Some(Password::new("hunter2")),
-            xe: Some(XeSpec::default()),
+            sections: xe(json!({})),
             ..DeviceSpec::default()
         }
     }
@@ -117,9 +121,9 @@ mod tests {
             virtual_port_group: Some(VirtualPortGroup::default()),
             ..InterfaceSpec::default()
         };
-        let bare = XeSpec { networking: Networking { interface: Some(bare) } };
+        let bare = json!(XeSpec { networking: Networking { interface: Some(bare) } });
         for (wrong, path) in [
-            (DeviceSpec { xe: None, ..spec() }, "xe: "),
+            (DeviceSpec { sections: Map::new(), ..spec() }, "xe: "),
             (
                 DeviceSpec {
                     driver_options: [("slot".to_owned(), 3.into())].into_iter().collect(),
@@ -127,7 +131,7 @@ mod tests {
                 },
                 "driverOptions: ",
             ),
-            (DeviceSpec { xe: Some(bare), ..spec() }, "podCIDR: "),
+            (DeviceSpec { sections: xe(bare), ..spec() }, "podCIDR: "),
             (DeviceSpec { username: String::new(), ..spec() }, "username: "),
             (DeviceSpec { password: None, ..spec() }, "password: "),
             (DeviceSpec { address: String::new(), ..spec() }, "address: "),
@@ -150,7 +154,7 @@ mod tests {
     fn a_key_that_is_read_for_the_existing_provider_alone_is_told_and_refuses_no_device() {
         let mut spec = spec();
         assert_eq!(without_effect(&spec).count(), 0);
-        spec.log_level = Some(LogLevel::Debug);
+        spec.sections.insert("logLevel".to_owned(), json!("debug"));
         spec.resource_limits.others = [("usb".to_owned(), "1".to_owned())].into();
         assert_eq!(without_effect(&spec).collect::<Vec<_>>(), ["logLevel", "resourceLimits.others"]);
         let drivers = IosXeDrivers::new(IosXeOptions::default(), "east".into());

@@ -9,6 +9,7 @@
 //! | `app` | the translation of a pod into applications (names, ownership labels, resources, network), or the reason of a refusal |
 //! | `observe` | the state of the device, combined from its configuration and its operational data |
 //! | `model` | the parts of the YANG modules that this crate uses, as types |
+//! | `spec` | the section of a device specification that only this driver has |
 //! | `restconf` | requests, responses and errors (RFC 8040), log-in, TLS |
 //!
 //! The complete state of all pods is on the device: a new process reads the device and continues. The in-memory records
@@ -22,6 +23,11 @@ mod model;
 mod observe;
 mod options;
 mod restconf;
+mod spec;
 
 pub use drivers::IosXeDrivers;
 pub use options::IosXeOptions;
+pub use spec::{
+    AppGigabitEthernet, InterfaceSpec, InterfaceType, ManagementSpec, Networking, PortMode, VirtualPortGroup,
+    VlanInterface, XeSpec,
+};

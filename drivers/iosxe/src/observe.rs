@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use staffetta_driver::MacAddress;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use staffetta_driver::app_hosting::{DeploymentStage, HostedContainerState};
+use staffetta_driver::{MacAddress, Owner};
 use tokio::time::Instant;
 
 use crate::app::{AppMark, is_of};
@@ -13,19 +14,24 @@ use crate::machine::AppState;
 use crate::model::config::ConfigData;
 use crate::model::oper::{AppInterface, Notification, OperData};
 
+/// The prefix of the id of a container in the status of a pod, before the name of its application.
+pub(crate) const ID_PREFIX: &str = "cisco://";
+
 /// The observed state of a device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
     /// The applications in the configuration or the operational data, by name, including those of other users.
     pub(crate) apps: BTreeMap<String, ObservedApp>,
-    /// The IP addresses in the configuration and those that applications report, including those of other users.
-    pub(crate) addresses: Vec<IpAddr>,
     /// The results of operations on applications that the device has reported; empty if they were not read.
     pub(crate) notifications: Vec<Notification>,
     /// `true` if app hosting (IOx) is enabled on the device; `None` if that was not read, or the device does not report it.
     pub(crate) enabled: Option<bool>,
     /// `true` if the device served its list of applications, so that an application that is not in it is absent.
     pub(crate) served: bool,
+    /// `true` if this driver has not read the list of applications often enough to know that an application which it never saw is absent.
+    pub(crate) apps_uncertain: bool,
+    /// `true` if this driver has not read the configuration often enough to know all addresses in it.
+    pub(crate) configuration_uncertain: bool,
 }
 
 /// The state of an application on a device, from its configuration and its operational data.
@@ -43,11 +49,16 @@ pub(crate) struct ObservedApp {
     pub(crate) device_text: String,
     /// The IP address that the application reports, or else the one in its configuration; `None` if there is neither.
     pub(crate) address: Option<IpAddr>,
+    /// All IP addresses in its configuration, and those that it reports.
+    pub(crate) addresses: Vec<IpAddr>,
     /// The MAC addresses of the interfaces of the application.
     pub(crate) macs: Vec<MacAddress>,
     /// The time since which the device has not reported the application, if its absence is not proven; `None` otherwise. `state` is then
     /// the last known state, or `Unknown` if that is too old.
     pub(crate) vanished: Option<Instant>,
+    /// The time since which the configuration of the device lacks the application or its mark, if that is not proven; `None` otherwise.
+    /// `mark` and `addresses` are then the last known ones.
+    pub(crate) unconfigured: Option<Instant>,
 }
 
 impl Observed {
@@ -56,6 +67,11 @@ impl Observed {
     pub(crate) fn state_of(&self, id: &str) -> AppState {
         let state = |app: &ObservedApp| if app.vanished.is_some() { AppState::Unknown } else { app.state };
         self.apps.get(id).map_or(AppState::Absent, state)
+    }
+
+    /// Returns `true` if an application, of this cluster or of others, has the address, as far as the device reports or reported it.
+    pub(crate) fn uses(&self, address: IpAddr) -> bool {
+        self.apps.values().any(|app| app.addresses.contains(&address))
     }
 
     /// Returns the container and the pod of an application, for messages; its id if it has no ownership mark.
@@ -69,22 +85,29 @@ impl Observed {
 
     /// Combines the configuration and the operational data of a device by the name of the application.
     pub(crate) fn join(config: ConfigData, oper: OperData) -> Self {
-        let (mut apps, mut addresses) = (BTreeMap::new(), Vec::new());
+        let mut apps = BTreeMap::new();
         let served = oper.is_served();
         for app in config.apps.app {
-            addresses.extend(app.mentioned);
             let (id, mark) = (app.name.clone(), AppMark::read(&app.run_options));
-            let (device_text, address) = ("nothing".into(), app.address);
-            let observed =
-                ObservedApp { id, mark, configured: true, device_text, address, ..ObservedApp::default() };
+            let (device_text, address, addresses) = ("nothing".into(), app.address, app.mentioned);
+            let configured = true;
+            let observed = ObservedApp {
+                id,
+                mark,
+                configured,
+                device_text,
+                address,
+                addresses,
+                ..ObservedApp::default()
+            };
             apps.insert(app.name, observed);
         }
         for app in oper.apps {
             let interfaces = &app.interfaces;
             let mut own = interfaces.iter().filter_map(AppInterface::address).peekable();
             let address = own.peek().copied();
-            addresses.extend(own);
             let observed = apps.entry(app.name.clone()).or_insert_with(ObservedApp::default);
+            observed.addresses.extend(own);
             observed.id = app.name;
             observed.state = AppState::read(&app.state);
             observed.device_text = app.state.chars().take(60).collect();
@@ -92,7 +115,7 @@ impl Observed {
             observed.macs = interfaces.iter().filter_map(AppInterface::mac).collect();
         }
         let enabled = oper.globals.map(|globals| globals.iox_enabled);
-        Self { apps, addresses, notifications: oper.notifications, enabled, served }
+        Self { apps, notifications: oper.notifications, enabled, served, ..Self::default() }
     }
 }
 
@@ -103,13 +126,59 @@ impl ObservedApp {
         self.state != AppState::Absent
     }
 
-    /// Returns the application as it was read last, marked as vanished at `since`. With `is_long_ago`, its last state
-    /// is too old to be reported.
-    pub(crate) fn vanished_at(&self, since: Instant, is_long_ago: bool) -> Self {
-        let mut app = Self { vanished: Some(since), ..self.clone() };
-        if is_long_ago {
-            (app.state, app.device_text) = (AppState::Unknown, "nothing".into());
+    /// Returns the applications of `cluster` that the status of a pod shows: an earlier process has seen them on the device.
+    pub(crate) fn shown_by(pod: &Pod, cluster: &str) -> Vec<Self> {
+        let status = pod.status.as_ref();
+        let containers = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
+        let address = status.and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+        let apps = containers.iter().enumerate().filter_map(|(position, container)| {
+            let id = container.container_id.as_ref()?.strip_prefix(ID_PREFIX)?.to_owned();
+            let mark = Some(AppMark {
+                owner: Owner::of(&pod.metadata),
+                container: container.name.clone(),
+                cluster: Some(cluster.to_owned()),
+                form: None,
+                position: Some(position),
+                copied: false,
+            });
+            let state = match container.state.as_ref() {
+                Some(ContainerState { running: Some(_), .. }) => AppState::Running,
+                Some(ContainerState { terminated: Some(_), .. }) => AppState::Stopped,
+                _ => AppState::Unknown,
+            };
+            let address = address.filter(|_| position == 0);
+            let (device_text, configured) = ("nothing".into(), true);
+            Some(Self { id, mark, configured, state, device_text, address, ..Self::default() })
+        });
+        apps.collect()
+    }
+
+    /// Returns the application as `shown` by the last read, with the parts that the read lacks as they are known from before: its state,
+    /// missing since `vanished`, and its configuration, missing since `unconfigured`. With `is_long_ago`, the state is too old to be
+    /// reported.
+    pub(crate) fn completing(
+        &self,
+        shown: Option<&Self>,
+        (vanished, is_long_ago): (Option<Instant>, bool),
+        unconfigured: Option<Instant>,
+    ) -> Self {
+        let nothing = || Self { id: self.id.clone(), device_text: "nothing".into(), ..Self::default() };
+        let mut app = Self { vanished, unconfigured, ..shown.cloned().unwrap_or_else(nothing) };
+        if vanished.is_some() {
+            app.macs.clone_from(&self.macs);
+            if is_long_ago {
+                app.state = AppState::Unknown;
+            } else {
+                (app.state, app.device_text) = (self.state, self.device_text.clone());
+            }
         }
+        if unconfigured.is_some() {
+            (app.mark, app.configured) = (self.mark.clone(), self.configured);
+        }
+        app.address = app.address.or(self.address);
+        app.addresses.extend(&self.addresses);
+        app.addresses.sort_unstable();
+        app.addresses.dedup();
         app
     }
 
@@ -236,7 +305,7 @@ mod tests {
     #[test]
     fn the_addresses_of_others_count_and_their_applications_belong_to_nobody() {
         let seen = observed("RUNNING", &json!([]));
-        assert_eq!(seen.addresses, ["10.0.0.9".parse::<IpAddr>().unwrap()]);
+        assert!(seen.uses("10.0.0.9".parse().unwrap()) && !seen.uses("10.0.0.8".parse().unwrap()));
         assert!(!seen.apps["foreign"].is_of("east") && !seen.apps["foreign"].belongs_to("u1", "east"));
         assert!(seen.apps["a"].belongs_to("u1", "east") && !seen.apps["a"].belongs_to("u", "east"));
     }

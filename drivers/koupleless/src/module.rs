@@ -1,6 +1,6 @@
 //! Converts a container of a pod to a module of Arklet, the agent in a base.
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, EnvVar};
 use serde::{Deserialize, Serialize};
 use staffetta_driver::tunnel::NodeId;
 use staffetta_driver::{ContainerKey, DriverError, Reason};
@@ -50,6 +50,15 @@ impl Module {
             return refused("image", "it must be the URL of a JAR file, of at most 2048 bytes");
         }
         Ok(Self { name: container.name.clone(), version: version.to_owned(), url })
+    }
+
+    /// Returns the container, without its image, of a module that a base has loaded; `None` if no container can be that module.
+    pub(crate) fn container(name: &str, version: &str) -> Option<Container> {
+        let variable =
+            EnvVar { name: VERSION.to_owned(), value: Some(version.to_owned()), ..EnvVar::default() };
+        let container =
+            Container { name: name.to_owned(), env: Some(vec![variable]), ..Container::default() };
+        (is_name(name) && is_name(version)).then_some(container)
     }
 
     /// Returns the modules with which a base starts (its baseline). A container that names no valid module is left out, with a log line.

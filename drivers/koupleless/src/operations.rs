@@ -24,6 +24,8 @@ pub(crate) enum ArkletCommand {
     InstallBiz,
     /// The command to unload a module from the base.
     UninstallBiz,
+    /// The command to activate a module that is loaded, in place of its active version.
+    SwitchBiz,
 }
 
 impl ArkletCommand {
@@ -34,6 +36,7 @@ impl ArkletCommand {
             Self::QueryAllBiz => "queryAllBiz",
             Self::InstallBiz => "installBiz",
             Self::UninstallBiz => "uninstallBiz",
+            Self::SwitchBiz => "switchBiz",
         }
     }
 
@@ -44,7 +47,13 @@ impl ArkletCommand {
             Self::QueryAllBiz => "ask a base for its modules",
             Self::InstallBiz => "load a module",
             Self::UninstallBiz => "unload a module",
+            Self::SwitchBiz => "activate a module",
         }
+    }
+
+    /// Returns `true` for a command that changes a module.
+    pub(crate) fn is_change(self) -> bool {
+        matches!(self, Self::InstallBiz | Self::UninstallBiz | Self::SwitchBiz)
     }
 }
 
@@ -88,8 +97,8 @@ pub(crate) struct RequestInProgress {
 
 impl Operations {
     /// Records the start of a request. `module` is the key of the module that it changes; `None` for a query. Fails with
-    /// [`Reason::Conflict`] if the same query or any change of the module is in progress, and with [`Reason::Queued`] if
-    /// [`CHANGES_PER_BASE`] modules of the base are being changed.
+    /// [`Reason::Conflict`] if the same request is in progress, and with [`Reason::Queued`] if [`CHANGES_PER_BASE`] modules of the base
+    /// are being changed. Another change of the module ends: the caller has seen its effect, or that it has none.
     pub(crate) fn begin(
         &self,
         base: &NodeId,
@@ -100,14 +109,15 @@ impl Operations {
             module.map_or(RequestSubject::State(command), |key| RequestSubject::Module(key.clone()));
         let id = (base.clone(), subject);
         let mut requests = lock(&self.0);
-        if let Some(earlier) = requests.get(&id) {
+        if requests.get(&id).is_some_and(|earlier| earlier.command == command) {
             let what = module.map_or_else(
                 || "the same query".to_owned(),
-                |module| format!("{} of {module}", earlier.command.name()),
+                |module| format!("{} of {module}", command.name()),
             );
             let error = DriverError::new(Reason::Conflict, command.step());
             return Err(error.detail(format!("{what} is under way")));
         }
+        requests.remove(&id);
         if module.is_some() && changes_of(base, &requests).count() >= CHANGES_PER_BASE {
             let error = DriverError::new(Reason::Queued, command.step());
             return Err(error.detail(format!("{CHANGES_PER_BASE} modules of the base are being changed")));
@@ -132,7 +142,12 @@ impl Operations {
         requests.remove(&id).is_some()
     }
 
-    /// Ends all requests in progress that load or unload modules of a base, without an answer.
+    /// Ends the request in progress that changes a module, without an answer.
+    pub(crate) fn forget(&self, base: &NodeId, module: &ContainerKey) {
+        lock(&self.0).remove(&(base.clone(), RequestSubject::Module(module.clone())));
+    }
+
+    /// Ends all requests in progress that change modules of a base, without an answer.
     pub(crate) fn stop(&self, base: &NodeId) {
         let mut requests = lock(&self.0);
         let changes: Vec<_> = changes_of(base, &requests).cloned().collect();
@@ -189,7 +204,7 @@ fn changes_of<'r>(
     requests.range(first..).map(|(id, _)| id).take_while(move |(of, _)| *of == of_base)
 }
 
-/// Passes the answer to a command that loads or unloads a module on to the virtual-node handler. Fails if its queue does not accept the
+/// Passes the answer to a command that changes a module on to the virtual-node handler. Fails if its queue does not accept the
 /// answer.
 pub(crate) fn report(
     sender: &TunnelSender,
@@ -198,7 +213,7 @@ pub(crate) fn report(
     answer: ContainerOperationResponseData,
 ) -> Result<(), SendError> {
     match command {
-        ArkletCommand::InstallBiz => sender.start_container_response(base, answer),
+        ArkletCommand::InstallBiz | ArkletCommand::SwitchBiz => sender.start_container_response(base, answer),
         _ => sender.shutdown_container_response(base, answer),
     }
 }
@@ -222,14 +237,28 @@ mod tests {
             begun.push(begin(&base, command, module).unwrap());
             assert_eq!(begin(&base, command, module).unwrap_err().reason(), Reason::Conflict);
         }
-        let unload = begin(&base, UninstallBiz, Some(&cart)).unwrap_err();
-        assert!(unload.to_string().contains("installBiz of cart:1 is under way"), "{unload}");
+        let load = begin(&base, InstallBiz, Some(&cart)).unwrap_err();
+        assert!(load.to_string().contains("installBiz of cart:1 is under way"), "{load}");
         let _query = begin(&base, QueryAllBiz, None).unwrap();
         let _second = begin(&base, InstallBiz, Some(&"cart:2".into())).unwrap();
         let _other = begin(&other, InstallBiz, Some(&cart)).unwrap();
         drop(begun);
         let _health = begin(&base, Health, None).unwrap();
         let _unload = begin(&base, UninstallBiz, Some(&cart)).unwrap();
+    }
+
+    #[test]
+    fn another_command_for_a_module_ends_the_wait_for_the_answer_to_the_one_before() {
+        let (operations, base, _, cart) = world();
+        let load = operations.begin(&base, InstallBiz, Some(&cart)).unwrap();
+        let unload = operations.begin(&base, UninstallBiz, Some(&cart)).unwrap();
+        assert!(load.ended.is_cancelled() && !operations.answered(&base, InstallBiz, &cart), "it is late");
+        drop(load);
+        assert!(!unload.ended.is_cancelled() && operations.answered(&base, UninstallBiz, &cart));
+        let lost = operations.begin(&base, InstallBiz, Some(&cart)).unwrap();
+        operations.forget(&base, &cart);
+        let again = operations.begin(&base, InstallBiz, Some(&cart)).unwrap();
+        assert!(lost.ended.is_cancelled() && again.end());
     }
 
     #[test]

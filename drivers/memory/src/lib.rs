@@ -49,7 +49,7 @@ pub use network::MemoryNetwork;
 pub use network_policy::{MemoryNetworkPolicyDriver, NetworkPolicyCall, NetworkPolicyMethod};
 pub use options::MemoryOptions;
 pub use port::MemoryPort;
-pub use prefixes::{MemoryPrefixes, PrefixCalls, PrefixMethod};
+pub use prefixes::{MemoryPrefixes, PrefixCalls, PrefixMethod, ReadCut};
 pub use public_ip::{MemoryPublicIpDriver, PublicIpCall, PublicIpMethod};
 pub use services::MemoryServices;
 pub use vif::{MemoryVifDriver, VifCall, VifMethod};

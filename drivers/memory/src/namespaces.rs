@@ -88,9 +88,11 @@ impl NamespaceSubnetDriver for MemoryNamespaceSubnets {
         self.calls.call(NamespaceCall::Release(owner.uid.clone()), work).await
     }
 
-    async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError> {
+    async fn networks(&self) -> Result<Vec<Owned<Vec<NamespaceNetwork>>>, DriverError> {
         let work = || {
-            Ok(self.owners().into_iter().map(|owner| Owned { owner: Some(owner), resource: () }).collect())
+            let made = self.world.namespace_networks().into_iter();
+            let ours = made.filter(|made| made.cluster.as_ref() == Some(&self.cluster));
+            Ok(ours.map(|made| Owned { owner: made.owner, resource: vec![made.network] }).collect())
         };
         self.calls.call(NamespaceCall::List, work).await
     }
@@ -106,7 +108,8 @@ mod tests {
         let owner = Owner { namespace: String::new(), name: "shop".into(), uid: "u1".into() };
         let first = driver.ensure_network(&owner, &"p".into()).await.unwrap();
         assert_eq!(driver.ensure_network(&owner, &"p".into()).await.unwrap(), first);
-        assert_eq!(driver.networks().await.unwrap(), [Owned { owner: Some(owner.clone()), resource: () }]);
+        let expected = [Owned { owner: Some(owner.clone()), resource: vec![first] }];
+        assert_eq!(driver.networks().await.unwrap(), expected);
         driver.set_used(&owner.uid, true);
         assert_eq!(driver.release_network(&owner).await.unwrap_err().reason(), Reason::Conflict);
         driver.set_used(&owner.uid, false);

@@ -27,6 +27,15 @@ pub enum PrefixMethod {
     Unassign,
 }
 
+/// The part of the data that an incomplete read lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadCut {
+    /// All machines.
+    Machines,
+    /// The blocks of each interface, except for this number.
+    Blocks(usize),
+}
+
 /// A simulated cloud with subnets and machines. Each machine has one network interface, which gets prefixes and single addresses.
 #[derive(Default)]
 pub struct MemoryPrefixes {
@@ -44,6 +53,8 @@ struct PrefixCloud {
     /// The interfaces that reads return while their result is [frozen](MemoryPrefixes::freeze_reads); `None` if reads return the current
     /// interfaces.
     shown: Option<BTreeMap<InstanceId, PrimaryInterface>>,
+    /// The incompleteness of the next read; `None` if it is complete.
+    next_cut: Option<ReadCut>,
     calls: PrefixCalls,
     template: Option<MachineTemplate>,
 }
@@ -141,6 +152,11 @@ impl MemoryPrefixes {
     pub fn freeze_reads(&self, late: bool) {
         let mut cloud = self.cloud();
         cloud.shown = late.then(|| cloud.interfaces.clone());
+    }
+
+    /// Makes the next read incomplete.
+    pub fn cut_next_read(&self, cut: ReadCut) {
+        self.cloud().next_cut = Some(cut);
     }
 
     /// Returns the numbers of calls so far, by method.
@@ -275,8 +291,16 @@ impl PrefixProvider for MemoryPrefixes {
         let work = || {
             let mut cloud = self.cloud();
             cloud.add_read(instances);
+            let cut = cloud.next_cut.take();
             let shown = cloud.shown.as_ref().unwrap_or(&cloud.interfaces);
-            Ok(instances.iter().filter_map(|id| Some((id.clone(), shown.get(id)?.clone()))).collect())
+            let read = instances.iter().filter(|_| cut != Some(ReadCut::Machines)).filter_map(|id| {
+                let mut interface = shown.get(id)?.clone();
+                if let Some(ReadCut::Blocks(left)) = cut {
+                    interface.blocks = interface.blocks.into_iter().take(left).collect();
+                }
+                Some((id.clone(), interface))
+            });
+            Ok(read.collect())
         };
         self.faults.call(PrefixMethod::Interfaces, work).await
     }

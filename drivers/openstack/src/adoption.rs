@@ -44,7 +44,7 @@ pub(crate) struct DescribedResource {
     #[serde(default)]
     name: String,
     #[serde(default)]
-    subnets: Vec<SubnetId>,
+    pub(crate) subnets: Vec<SubnetId>,
 }
 
 impl OpenStackAdoption {

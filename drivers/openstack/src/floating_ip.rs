@@ -13,7 +13,7 @@ use staffetta_driver::{
     ProjectId, PublicIp, PublicIpId, PublicIpRequest, Reason, ServicePublicIpDriver, SubnetId,
 };
 
-use crate::cloud::{ApiCall, Cloud, Service};
+use crate::cloud::{Cloud, Service};
 use crate::error::{DriverResult, Result, StepName, existing};
 use crate::mark;
 use crate::text::{is_well_formed, or_default, without_nulls};
@@ -79,7 +79,7 @@ impl NeutronFloatingIps {
     async fn change(&self, step: StepName, read: &FloatingIp, change: Value) -> Result<FloatingIp> {
         let call = self.network.put(step, format!("floatingips/{}", read.id));
         let call = call.json(&json!({ "floatingip": change }));
-        read.revision_number.into_iter().fold(call, ApiCall::revision).json_member("floatingip").await
+        call.revision(read.revision_number).json_member("floatingip").await
     }
 
     /// Lists the floating IPs whose ownership mark names `owner`.

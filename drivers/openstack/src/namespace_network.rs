@@ -122,7 +122,7 @@ impl NamespaceNetworks {
 
     /// Lists the ports in a network: those of pods, of routers and of Neutron itself.
     async fn ports(&self, network: &str) -> Result<Vec<PortBody>> {
-        let fields = "id project_id device_id device_owner fixed_ips description";
+        let fields = "id project_id device_id device_owner fixed_ips description revision_number";
         let filter = [("network_id", network.to_owned())];
         self.neutron.ports("list the ports of a namespace's network", &filter, fields).await
     }
@@ -147,7 +147,7 @@ impl NamespaceNetworks {
                 continue;
             };
             let step = "delete a port that a namespace left";
-            self.neutron.delete_pod_port(step, &port.id, Some(&mark)).await?;
+            self.neutron.delete_pod_port(step, &port.id, Some(&mark), port.revision_number).await?;
         }
         let path = format!("networks/{network}");
         existing(self.neutron.service.delete("delete the network of a namespace", path).done().await)
@@ -185,12 +185,18 @@ impl NamespaceSubnetDriver for NamespaceNetworks {
         Ok(())
     }
 
-    async fn networks(&self) -> DriverResult<Vec<Owned<()>>> {
+    async fn networks(&self) -> DriverResult<Vec<Owned<Vec<NamespaceNetwork>>>> {
         let call = self.neutron.service.get("list the networks of namespaces", "networks");
-        let found: Vec<DescribedResource> = call.fields("id project_id description").list("networks").await?;
-        let ours = found.iter().filter(|network| self.neutron.service.owns(&network.project_id));
-        let owners = ours.filter_map(|network| mark::owner_in(&network.description, &self.cluster));
-        Ok(owners.map(|owner| Owned { owner: Some(owner), resource: () }).collect())
+        let found: Vec<DescribedResource> =
+            call.fields("id project_id description subnets").list("networks").await?;
+        let ours = found.into_iter().filter(|network| self.neutron.service.owns(&network.project_id));
+        let owned = ours.filter_map(|network| {
+            let owner = mark::owner_in(&network.description, &self.cluster)?;
+            let with = |subnet| NamespaceNetwork { network: network.id.as_str().into(), subnet };
+            let resource = network.subnets.into_iter().map(with).collect();
+            Some(Owned { owner: Some(owner), resource })
+        });
+        Ok(owned.collect())
     }
 }
 

@@ -54,6 +54,7 @@ impl Presses {
             result: OperationResponseResult::Success,
             reason,
             message,
+            instead: None,
         }
     }
 }

@@ -64,6 +64,7 @@ async fn an_outside_handler_and_an_outside_driver_take_part_in_a_dry_run() {
     let mut command = tokio::process::Command::new(PROGRAM);
     command.env("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", "vif,greeter");
     command.env("STAFFETTA_KUBERNETES__POD_VIF_DRIVER", "acme");
+    command.env("STAFFETTA_KUBERNETES__CLUSTER_ID", "east");
     for driver in ["POD_PROJECT", "POD_SUBNETS", "POD_SECURITY_GROUPS"] {
         command.env(format!("STAFFETTA_KUBERNETES__{driver}_DRIVER"), "memory");
     }
@@ -71,7 +72,7 @@ async fn an_outside_handler_and_an_outside_driver_take_part_in_a_dry_run() {
     let plan = String::from_utf8(output.stdout).unwrap();
     let expected = "Pod default/web\n\
          \x20 vif: would request a VIF: subnets 10.10.0.0/16, security groups default, project memory, node n1\n\
-         \x20 vif: would write: + annotation openstack.org/kuryr-vif, + finalizer staffetta.dev/vif\n\
+         \x20 vif: would write: + annotation openstack.org/kuryr-vif, + annotation staffetta.dev/cluster east, + finalizer staffetta.dev/vif\n\
          \x20 greeter: would write: + annotation example.com/greeting hello\n";
     assert!(plan.starts_with(expected), "{plan}{}", String::from_utf8_lossy(&output.stderr));
     let metadata = pods.get("web").await.unwrap().metadata;
@@ -119,7 +120,7 @@ async fn ask(socket: &Path, path: &str, request: &CniRequest) -> (u16, String) {
 /// A pod `NAME` on the node `n1`, with the active port `acme-NUMBER` of the outside switch.
 fn acme_pod(name: &str, number: u8) -> Pod {
     let vif = Vif {
-        id: format!("acme-0000000{number}").into(),
+        id: format!("acme-{number}0000000").into(),
         address: format!("02:ac:00:00:00:0{number}").parse().unwrap(),
         active: true,
         plugin: "noop".into(),
@@ -159,7 +160,7 @@ impl AcmeNode {
         let shown = path.display();
         let configuration = format!(
             "[kubernetes]\n[cni_daemon]\nnode_name = \"n1\"\nlisten = \"{shown}/cni.sock\"\nstate_folder = \"{shown}/records\"\n\
-             conflist = \"{shown}/05-staffetta.conflist\"\nvif_annotation_timeout = 1\n"
+             conflist = \"{shown}/05-staffetta.conflist\"\nvif_annotation_timeout = 1\nvif_classes = [\"VIFAcme\"]\n"
         );
         let ports = path.join("ports");
         let environment = [("ACME_PORTS", &*ports)];
@@ -208,7 +209,7 @@ async fn the_daemon_on_a_node_binds_vifs_of_an_outside_class() {
     let mut daemon = node.daemon().await;
     daemon.ready().await;
     assert_eq!(node.add("web").await.0, 202);
-    let bound = std::fs::read_to_string(node.folder.path().join("ports/acme-00000001")).unwrap();
+    let bound = std::fs::read_to_string(node.folder.path().join("ports/acme-10000000")).unwrap();
     assert_eq!(bound, "/run/netns/web");
     assert_eq!(node.delete("web").await, 204);
     assert_eq!(node.ports(), [""; 0]);
@@ -257,7 +258,7 @@ async fn without_an_api_server_the_daemon_on_a_node_binds_the_pods_that_it_knows
     // It goes on serving, and kubelets are not to restart it or take it for one that cannot.
     assert_eq!((daemon.get("/livez").await.0, daemon.get("/readyz").await.0), (200, 200));
     assert_eq!((node.add("two").await.0, node.delete("one").await), (202, 204));
-    assert_eq!(node.ports(), ["acme-00000002"]);
+    assert_eq!(node.ports(), ["acme-20000000"]);
 
     // A daemon that starts now knows nobody, and unbinds by its records.
     drop(daemon);

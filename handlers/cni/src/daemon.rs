@@ -4,19 +4,20 @@ mod bind;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use staffetta_cni::error::{CniError, Code};
 use staffetta_cni::message::{CniRequest, ValidAttachments};
-use staffetta_driver::VifBindingDriver;
+use staffetta_driver::{MacAddress, VifBindingDriver};
 use staffetta_handler::{EventNote, Identity, Recorder};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinError;
 use tracing::{info, warn};
 
+use crate::acceptance::Acceptance;
 use crate::locks::Locks;
 use crate::pods::{Found, PodEntry, PodTable};
 use crate::records::{Record, Records};
@@ -54,6 +55,12 @@ pub struct CniDaemon {
     limit: Duration,
     /// `true` once `pods` contains all pods of the node. Until then `STATUS` fails, and `ADD` may wait in vain.
     ready: AtomicBool,
+    /// `true` once the daemon stops. Then no command waits.
+    stopping: watch::Sender<bool>,
+    /// The interface on the node and the MAC address of the node's own port, which no pod may have.
+    node_port: OnceLock<(String, MacAddress)>,
+    /// The reason why the node's own port does not work; `None` if it does, or if there is none.
+    node_port_error: Mutex<Option<String>>,
     recorder: OnceLock<Recorder>,
     on_request: OnceLock<OnRequest>,
 }
@@ -69,15 +76,51 @@ impl CniDaemon {
             permits: Semaphore::new(MAX_CONCURRENT_CHANGES),
             limit,
             ready: AtomicBool::new(false),
+            stopping: watch::Sender::new(false),
+            node_port: OnceLock::new(),
+            node_port_error: Mutex::default(),
             recorder: OnceLock::new(),
             on_request: OnceLock::new(),
         }
+    }
+
+    /// Makes the daemon bind only what `acceptance` says.
+    #[must_use]
+    pub fn accepting(mut self, acceptance: Acceptance) -> Self {
+        self.pods = PodTable::accepting(acceptance);
+        self
     }
 
     /// Sets the recorder of Kubernetes Events and the observer of commands, which exist only after the daemon.
     pub fn observe(&self, recorder: Recorder, on_request: OnRequest) {
         // The handler is created once a process.
         let _ = (self.recorder.set(recorder), self.on_request.set(on_request));
+    }
+
+    /// Sets the interface on the node and the MAC address of the node's own port, which no pod may have.
+    pub fn reserve(&self, interface: String, mac: MacAddress) {
+        // The handler is created once a process.
+        let _ = self.node_port.set((interface, mac));
+    }
+
+    /// Sets the reason why the node's own port does not work, or `None` if it does. Until it does, the CNI command `STATUS` fails.
+    /// Logs each change.
+    pub fn set_node_port_error(&self, error: Option<String>) {
+        let mut known = self.node_port_error.lock().unwrap_or_else(PoisonError::into_inner);
+        match &error {
+            Some(error) if known.is_none() => {
+                warn!(error, "the port of the node does not work; the node does not reach its pods");
+            }
+            None if known.is_some() => info!("the port of the node works again"),
+            _ => {}
+        }
+        *known = error;
+    }
+
+    /// Ends the waiting of all commands: `ADD` fails with the code 11 (try again later) where it would wait. What is being bound or unbound
+    /// is completed.
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
     }
 
     /// Records that the daemon has read all pods of its node: from now on, the CNI command `STATUS` succeeds.
@@ -105,7 +148,8 @@ impl CniDaemon {
     pub async fn add(self: &Arc<Self>, request: &CniRequest) -> Result<Value, CniError> {
         let target = PodTarget::read(request)?;
         if target.netns.as_os_str().is_empty() {
-            return Err(CniError::new(Code::InvalidEnvironment, "CNI_NETNS is not set"));
+            let message = "CNI_NETNS is neither in a folder `netns` nor /proc/PROCESS/ns/net";
+            return Err(CniError::new(Code::InvalidEnvironment, message));
         }
         let result = self.bind_pod(&target).await;
         if let Err(error) = &result {
@@ -139,7 +183,7 @@ impl CniDaemon {
     /// another command has unbound the pod in the meantime.
     fn add_response(self: &Arc<Self>, target: &PodTarget, pod: PodEntry) -> Result<Value, CniError> {
         // Another command may have unbound the pod in the meantime.
-        let record = self.records.get(&pod.uid).filter(|record| record.container_id == target.container_id);
+        let record = self.records.get(&pod.uid).filter(|record| record.owner() == target.owner());
         let unbound =
             || CniError::new(Code::UnknownContainer, "the pod was unbound while its port became active");
         self.announce(record.ok_or_else(unbound)?);
@@ -164,14 +208,22 @@ impl CniDaemon {
     }
 
     /// Waits until `is_ready` returns `true` for the pod. Fails if the pod is deleted, or after the time limit of the daemon; `wanting`
-    /// completes the message `the pod NAME ... after 60 s`.
+    /// completes the message `the pod NAME ... after 60 s`. Fails at once while the daemon stops.
     async fn wait_for_pod(
         &self,
         target: &PodTarget,
         wanting: &str,
         is_ready: impl Fn(&PodEntry) -> bool,
     ) -> Result<PodEntry, CniError> {
-        match self.pods.wait(target, self.limit, is_ready).await {
+        let mut stopping = self.stopping.subscribe();
+        let found = tokio::select! {
+            found = self.pods.wait(target, self.limit, is_ready) => found,
+            _ = stopping.wait_for(|stopping| *stopping) => {
+                let message = format!("the pod {} {wanting}, and the daemon stops", target.pod());
+                return Err(CniError::new(Code::TryAgainLater, message));
+            }
+        };
+        match found {
             Found::Ready(pod) => Ok(*pod),
             Found::Gone => {
                 Err(CniError::new(Code::UnknownContainer, format!("the pod {} was deleted", target.pod())))
@@ -198,45 +250,47 @@ impl CniDaemon {
         }
     }
 
-    /// Unbinds the VIFs of a pod. Idempotent: succeeds if nothing is bound. A command for an earlier sandbox of the pod changes nothing.
+    /// Unbinds what the container of a command has, and nothing else: neither what another sandbox of the pod has, nor what the pod only
+    /// shows. Idempotent: succeeds if nothing is bound.
     pub async fn delete(self: &Arc<Self>, request: &CniRequest) -> Result<(), CniError> {
         let target = PodTarget::read(request)?;
         let _held = self.locks.lock(&target.pod()).await;
-        if let Some(record) = self.records.of_container(&target.container_id) {
-            return self.release(record).await;
-        }
-        // A pod that another controller's daemon bound has no record.
-        match self.pods.get(&target) {
-            Some(PodEntry { uid, vifs: Ok(state), .. }) if self.records.get(&uid).is_none() => {
-                self.unplug(bind::attachments(&target, &state)).await
-            }
-            _ => Ok(()),
+        match self.records.of_owner(&target.owner()) {
+            Some(record) => self.release(record).await,
+            None => self.release_unrecorded(&target).await,
         }
     }
 
     /// Checks that the interfaces of a pod are as `ADD` made them.
     pub async fn check(self: &Arc<Self>, request: &CniRequest) -> Result<(), CniError> {
         let target = PodTarget::read(request)?;
-        let Some(record) = self.records.of_container(&target.container_id) else {
+        let Some(record) = self.records.of_owner(&target.owner()) else {
             return Err(CniError::new(Code::UnknownContainer, "this container is not bound")
                 .details(format!("the pod {}, the container {}", target.pod(), target.container_id)));
         };
         self.each(record.attachments, |driver, attachment| driver.check(attachment)).await
     }
 
-    /// Returns an error if `ADD` cannot succeed at present, because the daemon has not read the pods of the node yet.
+    /// Returns an error if `ADD` cannot succeed at present, because the daemon has not read the pods of the node yet, or if the
+    /// node does not reach its pods.
     pub fn status(&self) -> Result<(), CniError> {
-        if self.is_ready() {
-            return Ok(());
+        if !self.is_ready() {
+            return Err(CniError::new(Code::Unavailable, "the daemon has not read the pods of the node yet"));
         }
-        Err(CniError::new(Code::Unavailable, "the daemon has not read the pods of the node yet"))
+        match &*self.node_port_error.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => {
+                Err(CniError::new(Code::Unavailable, "the port of the node does not work").details(error))
+            }
+            None => Ok(()),
+        }
     }
 
-    /// Unbinds all pods whose sandbox is not in the list of the container runtime (`GC` of CNI). If one cannot be unbound, the others still
-    /// are, and then the first error is returned.
+    /// Unbinds all pods whose sandbox and interface are not in the list of the container runtime (`GC` of CNI). If one cannot be
+    /// unbound, the others still are, and then the first error is returned.
     pub async fn collect(self: &Arc<Self>, valid: &ValidAttachments) -> Result<(), CniError> {
-        let is_valid =
-            |record: &Record| valid.valid.iter().any(|valid| valid.container_id == record.container_id);
+        let owners: Vec<_> =
+            valid.valid.iter().map(|valid| format!("{}/{}", valid.container_id, valid.ifname)).collect();
+        let is_valid = |record: &Record| owners.iter().any(|owner| owner == record.owner());
         let mut result = Ok(());
         for record in self.records.all().into_iter().filter(|record| !is_valid(record)) {
             info!(namespace = record.namespace, name = record.name, "a pod without a sandbox is unbound");

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_handler::{Registration, ResourceEventHandler, Tombstone};
+use staffetta_handler::{Action, Registration, ResourceEventHandler, Tombstone};
 
 use crate::daemon::CniDaemon;
 
@@ -23,20 +23,20 @@ pub fn registration(daemon: &Arc<CniDaemon>, node_name: &str) -> Registration {
 impl ResourceEventHandler<Pod> for CniHandler {
     type Error = Infallible;
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Infallible> {
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, Infallible> {
         self.0.pods.put(pod);
-        Ok(())
+        Ok(Action::done())
     }
 
     /// Keeps a pod in the table of the daemon although its deletion was requested: its containers still run, and keep their VIFs until they
     /// end.
-    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), Infallible> {
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<Action, Infallible> {
         self.0.pods.put(pod);
-        Ok(())
+        Ok(Action::done())
     }
 
-    async fn on_deleted(&self, pod: &Tombstone<Pod>) -> Result<(), Infallible> {
+    async fn on_deleted(&self, pod: &Tombstone<Pod>) -> Result<Action, Infallible> {
         self.0.pods.remove(pod.object_ref().uid);
-        Ok(())
+        Ok(Action::done())
     }
 }

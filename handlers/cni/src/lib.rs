@@ -6,6 +6,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `acceptance` | what a pod must show for its VIFs to be bound |
 //! | `handler` | the handler, which keeps the table of pods up to date |
 //! | `pods` | the table of the pods of the node by UID, with their VIFs; wakes those who wait for a VIF |
 //! | `records` | the record of each bound pod, in a file, which outlives the daemon |
@@ -13,6 +14,7 @@
 //! | `target` | the arguments of a command |
 //! | `server` | HTTP on a Unix socket or on loopback |
 
+mod acceptance;
 mod daemon;
 mod handler;
 mod locks;
@@ -24,6 +26,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use acceptance::Acceptance;
 pub use daemon::{Bindings, CniDaemon, HANDLER, OnRequest};
 pub use handler::registration;
 pub use options::{CniDaemonOptions, Listen, ParseListenError};

@@ -17,8 +17,8 @@ pub struct CniDaemonOptions {
     /// `STAFFETTA_CNI_DAEMON__NODE_NAME`.
     #[schemars(length(min = 1, max = 253), example = &"node-1")]
     pub node_name: Option<String>,
-    /// The socket of the daemon: the absolute path of a Unix socket, which only root may use, or an address of the loopback interface
-    /// with a port, which every process of the node may use.
+    /// The socket of the daemon: the absolute path of a Unix socket, or an address of the loopback interface with a port. Only root may use
+    /// either.
     #[schemars(with = "String", length(min = 1), example = &"127.0.0.1:5036")]
     pub listen: Listen,
     /// The folder with a file for each bound pod. It must outlive the daemon; the files of an earlier boot are removed.
@@ -31,6 +31,10 @@ pub struct CniDaemonOptions {
     /// The file of the CNI configuration, which the daemon writes as soon as it is ready. If not set, none is written.
     #[schemars(length(min = 1), example = &"/etc/cni/net.d/05-staffetta.conflist")]
     pub conflist: Option<PathBuf>,
+    /// The classes of the VIFs that this node binds, such as `VIFVlanNested`. If empty: those of `kubernetes.pod_vif_driver`, which are
+    /// `VIFOpenVSwitch` and `VIFBridge` unless the driver is a nested one. List them if nodes have VIFs of several drivers.
+    #[schemars(extend("uniqueItems" = true))]
+    pub vif_classes: Vec<String>,
     /// The names of plugins that follow ours in the CNI configuration, such as `portmap` for host ports and `bandwidth` for the rates of
     /// pods. They must be where the container runtime finds plugins. Plugins that need a configuration of their own cannot be among
     /// them.
@@ -45,6 +49,7 @@ impl Default for CniDaemonOptions {
             state_folder: "/var/lib/staffetta/cni".into(),
             vif_annotation_timeout: NonZeroU64::new(60).expect("60 is not zero"),
             conflist: None,
+            vif_classes: Vec::new(),
             chained_plugins: Vec::new(),
         }
     }

@@ -4,14 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_network::os_vif::{KURYR_VIF, PodState};
+use staffetta_network::os_vif::PodState;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::acceptance::{Acceptance, Proofs};
 use crate::target::PodTarget;
 
-/// The finalizer of the handler `vif`. A pod without it was given no VIF by our controller, whatever its annotation says.
-const FINALIZER: &str = "staffetta.dev/vif";
 /// The annotation of a static pod with the UID that the container runtime knows.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// The number of deleted pods whose UIDs are remembered, so that a late command for one fails at once.
@@ -28,6 +27,7 @@ pub(crate) struct PodEntry {
     mirror: Option<String>,
     /// The VIFs in the pod's annotation, or the reason why it has none that can be bound.
     pub(crate) vifs: Result<PodState, String>,
+    proofs: Proofs,
 }
 
 /// The result of waiting until a pod is as a command requires.
@@ -43,7 +43,10 @@ pub(crate) enum Found {
 
 /// The table of the node's pods, in which commands wait until their pod is as they require.
 #[derive(Default)]
-pub(crate) struct PodTable(watch::Sender<Table>);
+pub(crate) struct PodTable {
+    table: watch::Sender<Table>,
+    acceptance: Acceptance,
+}
 
 /// The pods of the node by UID, and the UIDs of the last deleted pods, at most [`MAX_REMEMBERED_DELETIONS`], the oldest first.
 #[derive(Default)]
@@ -53,10 +56,17 @@ struct Table {
 }
 
 impl PodTable {
+    /// Creates an empty table, whose pods have the VIFs that `acceptance` permits.
+    pub(crate) fn accepting(acceptance: Acceptance) -> Self {
+        Self { table: watch::Sender::default(), acceptance }
+    }
+
     /// Adds or replaces a pod, and wakes the commands that wait for it. A pod in the network of the node (`hostNetwork`) is ignored.
     pub(crate) fn put(&self, pod: &Pod) {
-        let Some(entry) = PodEntry::of(pod) else { return };
-        self.0.send_if_modified(|table| {
+        self.table.send_if_modified(|table| {
+            let shown = pod.metadata.uid.as_ref().and_then(|uid| table.pods.get(uid));
+            let proofs = shown.map(|shown| shown.proofs.clone()).unwrap_or_default();
+            let Some(entry) = PodEntry::of(pod, &self.acceptance, proofs) else { return false };
             let is_changed = table.pods.get(&entry.uid) != Some(&entry);
             table.pods.insert(entry.uid.clone(), entry);
             is_changed
@@ -65,7 +75,7 @@ impl PodTable {
 
     /// Removes a pod, and remembers its UID, so that a command for this UID fails at once.
     pub(crate) fn remove(&self, uid: &str) {
-        self.0.send_modify(|table| {
+        self.table.send_modify(|table| {
             table.pods.remove(uid);
             table.deleted.push_back(uid.to_owned());
             if table.deleted.len() > MAX_REMEMBERED_DELETIONS {
@@ -76,18 +86,18 @@ impl PodTable {
 
     /// Returns `true` if the table has a pod with that UID.
     pub(crate) fn contains(&self, uid: &str) -> bool {
-        self.0.borrow().pods.contains_key(uid)
+        self.table.borrow().pods.contains_key(uid)
     }
 
     /// Returns the number of commands that wait for a pod.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
-        self.0.receiver_count()
+        self.table.receiver_count()
     }
 
     /// Returns the pod that a command is about; `None` if the table has no such pod, or several of that name and the command has no UID.
     pub(crate) fn get(&self, target: &PodTarget) -> Option<PodEntry> {
-        self.0.borrow().get(target).cloned()
+        self.table.borrow().get(target).cloned()
     }
 
     /// Waits until `is_ready` returns `true` for the pod of a command or the pod is deleted, but no longer than `limit`.
@@ -97,7 +107,7 @@ impl PodTable {
         limit: Duration,
         is_ready: impl Fn(&PodEntry) -> bool,
     ) -> Found {
-        let mut changes = self.0.subscribe();
+        let mut changes = self.table.subscribe();
         let search = async {
             let is_decided =
                 |table: &Table| table.get(target).map_or_else(|| table.is_deleted(target), &is_ready);
@@ -127,27 +137,21 @@ impl Table {
 }
 
 impl PodEntry {
-    /// Reads the fields of a pod; `None` if it uses the network of the node (`hostNetwork`).
-    fn of(pod: &Pod) -> Option<Self> {
+    /// Reads the fields of a pod that has shown these proofs before; `None` if it uses the network of the node (`hostNetwork`).
+    fn of(pod: &Pod, acceptance: &Acceptance, mut proofs: Proofs) -> Option<Self> {
         if pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or_default() {
             return None;
         }
         let meta = &pod.metadata;
         let annotation = |key: &str| meta.annotations.as_ref().and_then(|annotations| annotations.get(key));
-        let has_finalizer = meta.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER);
-        let vifs = match annotation(KURYR_VIF) {
-            None => Err("the controller has not given it a VIF yet".to_owned()),
-            Some(_) if !has_finalizer => Err(format!(
-                "it has a VIF, but not the finalizer {FINALIZER}, so the VIF is not from the controller"
-            )),
-            Some(text) => PodState::read(text).map_err(|error| staffetta_handler::causes(&error)),
-        };
+        let vifs = acceptance.vifs(meta, &mut proofs);
         Some(Self {
             uid: meta.uid.clone()?,
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             mirror: annotation(MIRROR_ANNOTATION).cloned(),
             vifs,
+            proofs,
         })
     }
 

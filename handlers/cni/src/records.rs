@@ -1,16 +1,17 @@
 //! The record of each bound pod. It is written before anything is changed in the kernel, and removed after everything is undone, so
-//! that a daemon that was killed finds all that it has to remove.
+//! that a daemon that was killed finds all that it has to remove. A record says who may use a VIF, and not what is in the kernel: a driver
+//! removes only what has the mark of the record's owner.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use staffetta_cni::conflist::install;
-use staffetta_driver::{VifAttachment, VifClass};
+use staffetta_driver::{Vif, VifAttachment, VifClass};
 use tracing::warn;
 
 /// A pod whose VIFs are bound, or were about to be.
@@ -31,26 +32,42 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Returns the sandbox and the interface that the container runtime named in `ADD`.
+    pub(crate) fn owner(&self) -> &str {
+        self.attachments.first().map_or("", |default| &default.owner)
+    }
+
     /// Returns the port, MAC address or IP address that both records have and only one pod of a node may have; `None` if there is none.
     fn conflict(&self, other: &Self) -> Option<String> {
         let mut pairs = self
             .attachments
             .iter()
-            .flat_map(|ours| other.attachments.iter().map(move |theirs| (&ours.vif, &theirs.vif)));
+            .flat_map(|ours| other.attachments.iter().map(move |theirs| (ours, theirs)));
         pairs.find_map(|(ours, theirs)| {
-            if ours.id == theirs.id {
-                return Some(format!("the port {}", ours.id));
+            // Interfaces on the node are named after the start of the id.
+            if ours.host_interface() == theirs.host_interface() {
+                return Some(format!("the port {}", ours.vif.id));
             }
+            let (ours, theirs) = (&ours.vif, &theirs.vif);
             if ours.address == theirs.address {
                 return Some(format!("the MAC address {}", ours.address));
             }
-            // Other networks may have the same addresses. All macvlan interfaces of a node are in the network of the node, whatever
-            // network the annotation names.
-            let in_node_network = matches!(ours.class, VifClass::MacvlanNested { .. });
-            let may_share = ours.network.id != theirs.network.id && !in_node_network;
+            // Other networks may have the same addresses.
+            let may_share = ours.network.id != theirs.network.id
+                && (segment(ours).is_none() || segment(ours) != segment(theirs));
             let mut shared = ours.ips().filter(|_| !may_share);
             shared.find(|ip| theirs.ips().any(|other| other == *ip)).map(|ip| format!("the address {ip}"))
         })
+    }
+}
+
+/// Returns the part of the node's network in which a VIF is, whatever network the annotation names: its Linux bridge, or that of the node
+/// itself for all macvlan interfaces. `None` if only the network says it.
+fn segment(vif: &Vif) -> Option<&str> {
+    match &vif.class {
+        VifClass::Bridge { bridge_name, .. } => Some(bridge_name),
+        VifClass::MacvlanNested { .. } => Some(""),
+        _ => None,
     }
 }
 
@@ -60,6 +77,8 @@ pub struct Records {
     /// The id of this boot of the node.
     pub(crate) boot_id: String,
     by_uid: Mutex<HashMap<String, Record>>,
+    /// The lock on the folder, for as long as this value exists.
+    _lock: Option<File>,
 }
 
 /// The error of a record that cannot be read or written.
@@ -81,11 +100,22 @@ pub(crate) enum ClaimError {
 }
 
 impl Records {
-    /// Reads the records in `folder`, and removes the temporary files of a writer that was killed. A record that cannot be read is logged
-    /// and left: a power failure cuts off files, and then no network namespace is left either. Other files are ignored.
+    /// Reads the records in `folder`, which no other process may use meanwhile. Fails if another daemon uses it.
     pub fn open(folder: &Path) -> Result<Self, RecordError> {
         let failed = |source| RecordError { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(failed)?;
+        let lock = File::open(folder).map_err(failed)?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => failed(io::Error::other("another daemon uses it")),
+            TryLockError::Error(error) => failed(error),
+        })?;
+        Ok(Self { _lock: Some(lock), ..Self::read(folder)? })
+    }
+
+    /// Reads the records in `folder`, and removes the temporary files of a writer that was killed. A record that cannot be read is logged
+    /// and left: a power failure cuts off files, and then no network namespace is left either. Other files are ignored.
+    pub(crate) fn read(folder: &Path) -> Result<Self, RecordError> {
+        let failed = |source| RecordError { path: folder.to_owned(), source };
         let mut records = HashMap::new();
         for entry in fs::read_dir(folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
@@ -108,7 +138,7 @@ impl Records {
         }
         let boot_id =
             fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(failed)?.trim().to_owned();
-        Ok(Self { folder: folder.to_owned(), boot_id, by_uid: Mutex::new(records) })
+        Ok(Self { folder: folder.to_owned(), boot_id, by_uid: Mutex::new(records), _lock: None })
     }
 
     /// Returns the record of the pod with this UID; `None` if there is none.
@@ -116,9 +146,9 @@ impl Records {
         self.records().get(uid).cloned()
     }
 
-    /// Returns the record of the pod whose sandbox has this id; `None` if there is none.
-    pub(crate) fn of_container(&self, container_id: &str) -> Option<Record> {
-        self.records().values().find(|record| record.container_id == container_id).cloned()
+    /// Returns the record with this owner; `None` if there is none.
+    pub(crate) fn of_owner(&self, owner: &str) -> Option<Record> {
+        self.records().values().find(|record| record.owner() == owner).cloned()
     }
 
     /// Returns all records.
@@ -143,18 +173,18 @@ impl Records {
         Ok(())
     }
 
-    /// Removes the record of the pod with this UID, from memory and from the disk. Succeeds if there is none.
-    pub(crate) fn remove(&self, uid: &str) -> Result<(), RecordError> {
+    /// Removes the record of the pod with this UID, from memory and from the disk. Succeeds if there is none. A file that cannot be removed
+    /// is logged and left: nothing is bound any more, and the next daemon finds nothing to unbind.
+    pub(crate) fn remove(&self, uid: &str) {
         let mut records = self.records();
         let path = self.path(uid);
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(RecordError { path, source });
-            }
-            _ => {}
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            let path = path.display();
+            warn!(%path, %error, "the record of a pod that is unbound cannot be removed");
         }
         records.remove(uid);
-        Ok(())
     }
 
     fn path(&self, uid: &str) -> PathBuf {

@@ -1,5 +1,7 @@
 //! The server of the plugin: HTTP on a Unix socket, or on an address of the loopback interface.
 
+mod peer;
+
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -18,6 +20,7 @@ use staffetta_cni::error::{CniError, Code};
 use staffetta_cni::message::MAX_MESSAGE;
 use tokio::net::{TcpListener, UnixListener};
 
+use self::peer::RootListener;
 use crate::daemon::{CniDaemon, run_to_completion};
 use crate::options::Listen;
 
@@ -40,7 +43,7 @@ pub struct CniServer {
 enum SocketListener {
     /// A Unix socket, which only root may use.
     Unix(UnixListener),
-    /// A TCP socket on the loopback interface.
+    /// A TCP socket on the loopback interface, which only root may use, too.
     Tcp(TcpListener),
 }
 
@@ -59,18 +62,25 @@ impl CniServer {
         }
     }
 
-    /// Answers requests until `stop` completes and the requests in progress are answered.
+    /// Answers requests until `stop` completes and the requests in progress are answered. Those that wait for a VIF or a port are then
+    /// answered at once: for as long as they waited, the next daemon could not start.
     pub async fn serve(
         self,
         daemon: Arc<CniDaemon>,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let router = router(daemon);
+        let router = router(Arc::clone(&daemon));
+        let stop = async move {
+            stop.await;
+            daemon.stop();
+        };
         let served = match self.listener {
             SocketListener::Unix(listener) => {
                 axum::serve(listener, router).with_graceful_shutdown(stop).await
             }
-            SocketListener::Tcp(listener) => axum::serve(listener, router).with_graceful_shutdown(stop).await,
+            SocketListener::Tcp(listener) => {
+                axum::serve(RootListener(listener), router).with_graceful_shutdown(stop).await
+            }
         };
         served.map_err(|source| ServeError { address: self.address, source })
     }

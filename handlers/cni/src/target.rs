@@ -16,7 +16,7 @@ pub(crate) struct PodTarget {
     pub(crate) uid: Option<String>,
     /// The id of the pod's sandbox.
     pub(crate) container_id: String,
-    /// The file of the network namespace; empty if the runtime knows none any more.
+    /// The file of the network namespace; empty if the runtime names none, or none that [`is_namespace`] accepts.
     pub(crate) netns: PathBuf,
     /// The name of the interface in the pod that gets the default VIF (`CNI_IFNAME`).
     pub(crate) interface: String,
@@ -41,14 +41,38 @@ impl PodTarget {
             name: argument("K8S_POD_NAME")?,
             uid: request.argument("K8S_POD_UID").map(|uid| plain("K8S_POD_UID", uid)).transpose()?,
             container_id: plain("CNI_CONTAINERID", &request.cni_containerid)?,
-            netns: request.cni_netns.clone().into(),
+            netns: Some(&request.cni_netns)
+                .filter(|path| is_namespace(path))
+                .cloned()
+                .unwrap_or_default()
+                .into(),
             interface: request.cni_ifname.clone(),
         })
+    }
+
+    /// Returns the owner of what the command is about: the sandbox and the interface, by which the CNI specification identifies it.
+    pub(crate) fn owner(&self) -> String {
+        format!("{}/{}", self.container_id, self.interface)
     }
 
     /// Returns the pod in the form `default/web`, for messages.
     pub(crate) fn pod(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Returns `true` if `path` is where container runtimes keep network namespaces: a file in a folder called `netns`, such as `/run/netns` or one
+/// in the state of containerd, or the namespace of a process or thread in `/proc`. No other file is ever opened.
+fn is_namespace(path: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["", "proc", process, "ns", "net"] => is_number(process),
+        ["", "proc", process, "task", thread, "ns", "net"] => is_number(process) && is_number(thread),
+        ["", "proc", ..] => false,
+        ["", ref folders @ .., "netns", name] => {
+            folders.iter().chain([&name]).all(|part| !matches!(*part, "" | "." | ".."))
+        }
+        _ => false,
     }
 }
 

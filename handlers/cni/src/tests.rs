@@ -2,5 +2,7 @@
 
 mod add;
 mod delete;
+mod forgery;
 mod killing;
+mod losses;
 pub(crate) mod world;

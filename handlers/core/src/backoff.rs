@@ -123,6 +123,11 @@ pub(crate) fn random_delay(max: Duration) -> Duration {
     exponential(max / 2, max, 1.0).next_backoff().unwrap_or(max)
 }
 
+/// Returns the time `delay` after `start`, or the time one year after `start` if the sum cannot be represented.
+pub(crate) fn deadline(start: tokio::time::Instant, delay: Duration) -> tokio::time::Instant {
+    start.checked_add(delay).unwrap_or_else(|| start + Duration::from_secs(86_400 * 365))
+}
+
 /// Returns the unlimited series of delays that begins with `initial` and doubles up to `max`. `jitter` is the largest share by which a
 /// delay is randomly shortened or extended.
 fn exponential(initial: Duration, max: Duration, jitter: f64) -> ExponentialBackoff<TokioClock> {

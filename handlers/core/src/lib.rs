@@ -36,8 +36,8 @@ mod write;
 
 pub use backoff::{Backoff, BackoffPolicy};
 pub use chain::{
-    Async, Context, Dispatcher, EventHandler, LastError, Limit, LogExceptions, Phase, QueueEntry,
-    QueueMetrics, QueuePolicy, Report, Retry, Timeout,
+    Action, Async, Context, Dispatcher, EventHandler, Failures, LastError, Limit, LogExceptions, Phase,
+    QueueEntry, QueueMetrics, Report, Retry, Timeout, Why,
 };
 pub use clock::BootTime;
 pub use event::{
@@ -46,10 +46,10 @@ pub use event::{
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{
-    Check, CheckResult, DriverEntry, DriverId, DriverTrait, DryRunPlan, EventNote, Finding, GarbageCollector,
-    HANDLER_LABEL, HandlerEntry, Index, Interest, KindIndex, PlannedCall, Recorder, Registration, Registry,
-    ResourceEventHandler, Section, SectionError, Setup, SetupError, Source, TriggerHandler, TriggerSender,
-    deliver,
+    CLUSTER_ANNOTATION, Check, CheckResult, DriverEntry, DriverId, DriverTrait, DryRunPlan, EventNote,
+    Finding, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, Interest, KindIndex, PlannedCall,
+    Recorder, Registration, Registry, Resolved, ResourceEventHandler, Section, SectionError, Setup,
+    SetupError, Source, TriggerHandler, TriggerSender, deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};
 

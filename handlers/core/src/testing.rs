@@ -6,14 +6,14 @@
 //! use std::sync::atomic::{AtomicUsize, Ordering};
 //! use k8s_openapi::api::core::v1::Pod;
 //! use staffetta_handler::testing::{Feed, pod};
-//! use staffetta_handler::{Registration, ResourceEventHandler};
+//! use staffetta_handler::{Action, Registration, ResourceEventHandler};
 //!
 //! struct Count(Arc<AtomicUsize>);
 //! impl ResourceEventHandler<Pod> for Count {
 //!     type Error = std::convert::Infallible;
-//!     async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Self::Error> {
+//!     async fn on_added(&self, _: &Arc<Pod>) -> Result<Action, Self::Error> {
 //!         self.0.fetch_add(1, Ordering::Relaxed);
-//!         Ok(())
+//!         Ok(Action::done())
 //!     }
 //! }
 //!
@@ -31,8 +31,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use tracing::error;
 
-use crate::backoff::BackoffPolicy;
-use crate::chain::{Context, EventHandler, QueueMetrics, Report};
+use crate::chain::{Action, Context, EventHandler, Failures, QueueMetrics, Report};
 use crate::event::{AnyEvent, Event, Identity, Message, Object, Tombstone, Trigger};
 use crate::failure::{Failure, HandlerError, Pending, causes};
 use crate::registry::Registration;
@@ -50,41 +49,41 @@ impl Feed {
     }
 
     /// Delivers an `Added` event of `object`.
-    pub async fn added<K: Object>(&self, object: K) -> Result<(), HandlerError> {
+    pub async fn added<K: Object>(&self, object: K) -> Result<Action, HandlerError> {
         self.event(Event::Added(Arc::new(object))).await
     }
 
     /// Delivers a `Modified` event of `object`.
-    pub async fn modified<K: Object>(&self, object: K) -> Result<(), HandlerError> {
+    pub async fn modified<K: Object>(&self, object: K) -> Result<Action, HandlerError> {
         self.event(Event::Modified(Arc::new(object))).await
     }
 
     /// Delivers a `Deleted` event with `object` as the last state.
-    pub async fn deleted<K: Object>(&self, object: K) -> Result<(), HandlerError> {
+    pub async fn deleted<K: Object>(&self, object: K) -> Result<Action, HandlerError> {
         self.event(Event::Deleted(Tombstone::Last(Arc::new(object)))).await
     }
 
     /// Delivers a `Deleted` event of `object` that carries only its identity ([`Tombstone::Missed`]).
-    pub async fn missed<K: Object>(&self, object: &K) -> Result<(), HandlerError> {
+    pub async fn missed<K: Object>(&self, object: &K) -> Result<Action, HandlerError> {
         let identity = Arc::new(Identity::of_object(object));
         self.event(Event::<K>::Deleted(Tombstone::Missed(identity))).await
     }
 
     /// Delivers a trigger to the handler. Does nothing if the handler is not registered for triggers of this type.
-    pub async fn trigger(&self, trigger: impl Trigger) -> Result<(), HandlerError> {
-        self.0.handle(&AnyEvent::trigger(trigger), &Context::detached()).await
+    pub async fn trigger(&self, trigger: impl Trigger) -> Result<Action, HandlerError> {
+        self.0.handle(&self.0.resolve(&AnyEvent::trigger(trigger)), &Context::detached()).await
     }
 
     /// Delivers an event to the indexes, and to the handler if it [wants](crate::ResourceEventHandler::wants) the event.
-    pub async fn event<K: Object>(&self, event: Event<K>) -> Result<(), HandlerError> {
+    pub async fn event<K: Object>(&self, event: Event<K>) -> Result<Action, HandlerError> {
         let event = event.erase();
         for index in self.0.indexes.iter().filter(|index| index.kind.type_id == event.route()) {
             (index.apply)(&event)?;
         }
         if self.0.wants(&event).is_taken() {
-            self.0.handle(&event, &Context::detached()).await
+            self.0.handle(&self.0.resolve(&event), &Context::detached()).await
         } else {
-            Ok(())
+            Ok(Action::done())
         }
     }
 }
@@ -99,27 +98,24 @@ pub fn pod(namespace: &str, name: &str) -> Pod {
     pod
 }
 
-/// A [`Report`] that writes one structured log line for each failure, and requeues the object.
+/// A [`Report`] that writes one structured log line for each failure.
 pub struct LogReport {
     handler: String,
-    requeue: BackoffPolicy,
 }
 
 impl LogReport {
-    /// Creates a report for the handler called `handler`. The delays before a failed object is handled again follow `requeue`.
-    pub fn new(handler: impl Into<String>, requeue: BackoffPolicy) -> Self {
-        Self { handler: handler.into(), requeue }
+    /// Creates a report for the handler called `handler`.
+    pub fn new(handler: impl Into<String>) -> Self {
+        Self { handler: handler.into() }
     }
 }
 
 impl<E: Message> Report<E> for LogReport {
-    fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>) {
+    fn failed(&self, event: &E, error: &dyn Failure, again: Duration, failures: &mut Failures) {
         let object_ref = event.object_ref();
-        let again = self.requeue.requeue_delay(context.failures(), error.retry_after());
         error!(kind = %object_ref.kind, namespace = object_ref.namespace, name = object_ref.name, uid = object_ref.uid,
-            handler = self.handler, attempt = context.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(&**error),
+            handler = self.handler, attempt = failures.attempts(), change = ?event.change(), again_s = again.as_secs(), error = causes(error),
             "handling failed");
-        context.requeue_after(again);
     }
 }
 
@@ -132,6 +128,7 @@ impl QueueMetrics for NoMetrics {
     fn waited(&self, _: Duration) {}
     fn worked(&self, _: Duration) {}
     fn retried(&self) {}
+    fn raised_delay(&self) {}
 }
 
 /// A handler error for tests, with configurable properties.

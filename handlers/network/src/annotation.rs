@@ -2,6 +2,9 @@
 
 use serde::de::DeserializeOwned;
 
+/// The reason of the Event for an annotation that somebody removed or spoilt, and that was written again.
+pub(crate) const RESTORED: &str = "AnnotationRestored";
+
 /// The number of characters of a malformed annotation that its error quotes.
 const QUOTED: usize = 60;
 

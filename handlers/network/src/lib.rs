@@ -13,6 +13,7 @@
 //! working.
 
 pub mod annotation;
+mod installation;
 pub mod kuryr;
 pub mod lb;
 pub mod lbaasspec;
@@ -22,9 +23,12 @@ mod observers;
 pub mod os_vif;
 mod owners;
 pub mod policy;
+pub mod proof;
 mod records;
 pub mod step_error;
 #[cfg(test)]
 mod testing;
 pub mod versioned_object;
 pub mod vif;
+
+pub use installation::Installation;

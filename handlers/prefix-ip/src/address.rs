@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use staffetta_driver::Uid;
-use staffetta_driver::pool::{Candidate, PoolKind};
+use staffetta_pool::{Candidate, PoolKind};
 
 /// The key of the annotation of a pod that contains its address, and the name of the extended resource that such a pod requests.
 pub const PRIVATE_IPV4_ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";

@@ -1,8 +1,9 @@
 //! The nodes, pods and options of the cluster, as their watches show them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::ResourceExt;
 use staffetta_driver::{InstanceId, PodLifecycle, Uid};
@@ -40,7 +41,7 @@ struct WatchedState {
     nodes: BTreeMap<String, Arc<Node>>,
     /// The pods that need an address and have one in their status or their annotation, by the name of their node and by UID.
     pods: HashMap<String, HashMap<String, KnownPod>>,
-    /// The options; `None` until the first event of the `ConfigMap` with them.
+    /// The options; `None` until the first event of the `ConfigMap` with them. They stay in force when it is deleted.
     settings: Option<Settings>,
 }
 
@@ -52,9 +53,14 @@ impl WatchedCluster {
         Self { admission, table, waiting, changed: Notify::new(), state: Mutex::default() }
     }
 
-    /// Returns the options of the handler; the defaults without a `ConfigMap`.
+    /// Returns the options of the handler; the defaults if there was no `ConfigMap` yet.
     pub fn settings(&self) -> Settings {
-        self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new()).0)
+        self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new(), None).0)
+    }
+
+    /// Returns `true` if a `ConfigMap` switches addresses off.
+    pub fn is_switched_off(&self) -> bool {
+        self.state().settings.is_some_and(|settings| !settings.enabled)
     }
 
     /// Returns the nodes that have the configured label and a machine, except for those of EKS Auto Mode.
@@ -72,9 +78,25 @@ impl WatchedCluster {
         self.changed.notified().await;
     }
 
-    /// Returns the pods of a node that need an address and have one in their status or their annotation.
-    pub fn pods(&self, node: &str) -> Vec<KnownPod> {
-        self.state().pods.get(node).into_iter().flat_map(|pods| pods.values().cloned()).collect()
+    /// Returns the pods that need an address and have one of the machine `instance`: the pods of its nodes, and those of unknown nodes that
+    /// use an address of its `blocks`.
+    pub fn pods(&self, machine: &InstanceId, blocks: &BTreeSet<Ipv4Net>) -> Vec<KnownPod> {
+        let state = self.state();
+        let mut found = Vec::new();
+        for (node, pods) in &state.pods {
+            let owner = state.nodes.get(node).and_then(|node| instance(node));
+            let is_of = |pod: &&KnownPod| match &owner {
+                Some(owner) => owner == machine,
+                None => pod.uses_it && blocks.iter().any(|block| block.contains(&pod.address)),
+            };
+            found.extend(pods.values().filter(is_of).cloned());
+        }
+        found
+    }
+
+    /// Returns a pod of a node that needs an address and has, or had, one in its status or its annotation; `None` if it never had one.
+    pub(crate) fn pod(&self, node: &str, uid: &str) -> Option<KnownPod> {
+        self.state().pods.get(node)?.get(uid).cloned()
     }
 
     fn state(&self) -> MutexGuard<'_, WatchedState> {
@@ -130,7 +152,8 @@ impl Index<Pod> for WatchedCluster {
         };
         self.waiting.update(uid, pod);
         let Some(node) = node_of(pod) else { return };
-        match known(&self.admission, pod) {
+        let last = state.pods.get(node).and_then(|pods| pods.get(uid));
+        match known(&self.admission, pod, last) {
             Some(known) => drop(state.pods.entry(node.to_owned()).or_default().insert(uid.to_owned(), known)),
             None => state.forget(node, uid),
         }
@@ -142,11 +165,9 @@ impl Index<ConfigMap> for WatchedCluster {
         if !is_options_map(&event.object_ref()) {
             return;
         }
-        let data = match event {
-            Event::Added(map) | Event::Modified(map) => map.data.clone().unwrap_or_default(),
-            Event::Deleted(_) => BTreeMap::new(),
-        };
-        let settings = Settings::read(&data).0;
+        let (Event::Added(map) | Event::Modified(map)) = event else { return };
+        let last = self.state().settings;
+        let settings = Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new()), last.as_ref()).0;
         self.state().settings = Some(settings);
         self.table.configure(settings);
         self.changed.notify_one();
@@ -163,17 +184,22 @@ pub(crate) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Returns the pod with its address; `None` if it needs no address of its node, has finished, or has no address. The address that the
-/// kubelet reports takes precedence over that in the annotation, which other users can write.
-fn known(admission: &PodAdmission, pod: &Pod) -> Option<KnownPod> {
+/// Returns the pod with its address; `None` if it needs no address of its node, has finished, or never had an address. The address that the
+/// kubelet reports takes precedence over that in the annotation, which other users can write. If neither can be read any more, the pod
+/// keeps that of `last`, its state before.
+fn known(admission: &PodAdmission, pod: &Pod, last: Option<&KnownPod>) -> Option<KnownPod> {
     if !PodLifecycle::of(pod).has_network() || !admission.needs_address(pod) {
         return None;
     }
-    let reported = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse().ok());
+    let status = pod.status.as_ref();
+    let addresses = status.and_then(|status| status.pod_ips.as_ref()).into_iter().flatten().map(|ip| &ip.ip);
+    let mut addresses = addresses.chain(status.and_then(|status| status.pod_ip.as_ref()));
+    let reported = addresses.find_map(|ip| ip.parse().ok());
+    let reported = reported.or(last.filter(|last| last.uses_it).map(|last| last.address));
     let claimed = || parse(pod.annotations().get(PRIVATE_IPV4_ADDRESS)?);
     Some(KnownPod {
         uid: Uid::from(pod.metadata.uid.as_deref()?),
-        address: reported.or_else(claimed)?,
+        address: reported.or_else(claimed).or(last.map(|last| last.address))?,
         uses_it: reported.is_some(),
         created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
     })

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use staffetta_driver::DriverError;
-use staffetta_driver::pool::Wait;
 use staffetta_handler::{Failure, Pending, Stale, WriteError};
+use staffetta_pool::Wait;
 
 // The reasons of Events that are no errors of the handler.
 /// The reason of the Event on a node whose interface another program has changed.
 pub(crate) const ADDRESS_DRIFT: &str = "AddressDrift";
-/// The reason of the Event on a node about a pod whose address is in no block of the node.
-pub(crate) const ADDRESS_FOREIGN: &str = "AddressForeign";
 /// The reason of the Event on a node about addresses of pods that another program removed.
 pub(crate) const ADDRESS_LOST: &str = "AddressLost";
 /// The reason of the Event for a pod that needs an address and does not request it.
 pub(crate) const ADDRESS_NOT_REQUESTED: &str = "AddressNotRequested";
+/// The reason of the Event for a pod whose annotation was lost or changed, and was written again.
+pub(crate) const ADDRESS_RESTORED: &str = "AddressRestored";
 /// The reason of the Event on a node about a pod whose address belongs to another pod.
 pub(crate) const ADDRESS_SHARED: &str = "AddressShared";
 /// The reason of the Event on a node whose blocks could not be changed; the call is repeated.
@@ -27,8 +27,12 @@ pub(crate) const MACHINE_NOT_FOUND: &str = "MachineNotFound";
 pub(crate) const NO_ADDRESS: &str = "NoAddress";
 /// The reason of the Event for an option in the `ConfigMap` that is not used.
 pub(crate) const OPTION_NOT_USED: &str = "OptionNotUsed";
+/// The reason of the Event on a deleted `ConfigMap`, whose options stay in force.
+pub(crate) const OPTIONS_DELETED: &str = "OptionsDeleted";
 /// The reason of the Event on a node whose subnet has no free block.
 pub(crate) const SUBNET_EXHAUSTED: &str = "SubnetExhausted";
+/// The reason of the Event on a node whose machine does not support prefixes, although the options choose them.
+pub(crate) const UNSUPPORTED: &str = "Unsupported";
 
 /// The delay before the next search for a machine that was not found.
 const SEARCH_RETRY: Duration = Duration::from_secs(20);
@@ -72,11 +76,6 @@ pub struct NoAddress {
 }
 
 impl NoAddress {
-    /// Returns `true` if the wait is probably short: addresses are being assigned to the node, or its interface was not read yet.
-    pub(crate) fn is_short(&self) -> bool {
-        matches!(self.wait, None | Some(Wait::Growing))
-    }
-
     /// Returns the reason why the node has no free address, and what helps.
     pub(crate) fn remedy(&self) -> &'static str {
         match self.wait {

@@ -1,8 +1,8 @@
 //! The handler of nodes and pods: a node gets its capacity, and a pod that requests an address gets one in
 //! its annotation.
 //!
-//! The annotation of a pod counts only if the pod uses no address yet when its node becomes known, as after a
-//! restart. Later, only the table of nodes counts, and an annotation that says something else is replaced.
+//! The address in the status of a pod counts always. The annotation counts only if the pod uses no address yet when its node becomes
+//! known, as after a restart. Later, the table of nodes counts, and an annotation that is lost or says something else is replaced.
 //!
 //! A pod that needs an address and does not request it, because the webhook did not change it, gets one all
 //! the same, and an Event.
@@ -18,13 +18,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use staffetta_driver::pool::Wait;
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_driver::{PodLifecycle, Uid};
 use staffetta_handler::{
-    Event, EventNote, Identity, Interest, MetadataPatch, Object, Recorder, Registration,
+    Action, Event, EventNote, Identity, Interest, MetadataPatch, Object, Recorder, Registration,
     ResourceEventHandler, Tombstone, Trigger, TriggerHandler, Writer, Written,
 };
+use staffetta_pool::Wait;
 use tracing::warn;
 
 use crate::HANDLER;
@@ -32,10 +32,10 @@ use crate::address::PRIVATE_IPV4_ADDRESS;
 use crate::admission::requests_address;
 use crate::cluster::{CONFIG_MAP, WatchedCluster, instance, is_options_map, node_of};
 use crate::error::{
-    ADDRESS_FOREIGN, ADDRESS_NOT_REQUESTED, ADDRESS_SHARED, NO_ADDRESS, NoAddress, OPTION_NOT_USED,
-    PrefixIpError,
+    ADDRESS_NOT_REQUESTED, ADDRESS_RESTORED, ADDRESS_SHARED, NO_ADDRESS, NoAddress, OPTION_NOT_USED,
+    OPTIONS_DELETED, PrefixIpError, UNSUPPORTED,
 };
-use crate::nodes::{NodeTable, Recovery};
+use crate::nodes::{KnownPod, NodeTable};
 use crate::settings::Settings;
 use crate::source::{AddressReady, NodeRefresh, PrefixSource, record_reports};
 use crate::worker::Worker;
@@ -104,7 +104,7 @@ impl PrefixIpHandler {
         self.cluster.node(node).is_some() && self.cluster.settings().enabled
     }
 
-    /// Adds a node to the table, unless it is there: reads its network interface, and recovers the addresses of its pods.
+    /// Adds a node to the table, unless it is there: reads its network interface, and recovers the addresses of the pods of its machine.
     async fn learn(&self, node: &Node) -> Result<(), PrefixIpError> {
         let name = node.name_any();
         let Some(machine) = instance(node) else { return Ok(()) };
@@ -115,28 +115,26 @@ impl PrefixIpHandler {
         let mut interfaces = read.map_err(PrefixIpError::ReadInterface)?;
         let interface =
             interfaces.remove(&machine).ok_or_else(|| PrefixIpError::NoMachine(machine.to_string()))?;
-        let Recovery { shared, foreign } = self.table.add(
+        let shared = self.table.add(
             &name,
             &machine,
             &interface,
             || self.cluster.settings(),
-            || self.cluster.pods(&name),
+            || self.cluster.pods(&machine, &interface.blocks),
         );
         for (pod, owner) in &shared {
-            let text = format!(
-                "the pod {} uses or claims {}, the address of the pod {owner}; delete the former if it runs",
-                pod.uid, pod.address
-            );
-            self.warn(node, ADDRESS_SHARED, text);
-        }
-        for pod in &foreign {
-            let text = format!(
-                "the pod {} uses or claims {}, which is in no block of the node; delete the pod if it runs",
-                pod.uid, pod.address
-            );
-            self.warn(node, ADDRESS_FOREIGN, text);
+            self.report_shared(node, pod, owner);
         }
         Ok(())
+    }
+
+    /// Records the Event about two pods with one address on their node.
+    fn report_shared(&self, node: &Node, pod: &KnownPod, owner: &Uid) {
+        let text = format!(
+            "the pod {} uses or claims {}, the address of the pod {owner}; delete the former if it runs",
+            pod.uid, pod.address
+        );
+        self.warn(node, ADDRESS_SHARED, text);
     }
 
     /// Records a warning Event on `object`.
@@ -184,6 +182,13 @@ impl PrefixIpHandler {
         let published = pod.annotations().get(PRIVATE_IPV4_ADDRESS);
         // A read that ends meanwhile wakes the pod only if it waits already.
         self.cluster.waiting.add(&uid, pod, node);
+        let known = self.cluster.pod(node, uid.as_str());
+        if let Some(known) = &known
+            && let Some(owner) = self.table.confirm(node, known)
+            && let Some(node) = self.cluster.node(node)
+        {
+            self.report_shared(&node, known, &owner);
+        }
         let awaits_read = self.table.awaits_read(node, &uid);
         let held = self.table.address_of(node, &uid);
         if held.is_none() && life != PodLifecycle::Starting {
@@ -201,16 +206,25 @@ impl PrefixIpHandler {
         };
         self.cluster.waiting.remove(&uid);
         let value = format!("{}/{}", taken.address, taken.length);
-        let patch = MetadataPatch::default().annotate(PRIVATE_IPV4_ADDRESS, value).claim();
-        match self.pods.metadata(pod, &patch).await? {
-            Written::Gone => self.table.give_back(node, &uid),
-            Written::Done if held.is_none() && !requests_address(pod) => {
-                let text = format!(
-                    "the pod has an address, but does not request {PRIVATE_IPV4_ADDRESS}, so that the scheduler does not count it: the webhook was not called; check it, or add the resource to the pod"
-                );
-                self.warn(&**pod, ADDRESS_NOT_REQUESTED, text);
-            }
-            Written::Done => {}
+        let is_lost = known.is_some() && published.is_none();
+        let is_changed = published.is_some_and(|published| *published != value);
+        let patch = MetadataPatch::default().annotate(PRIVATE_IPV4_ADDRESS, value.clone()).claim();
+        if self.pods.metadata(pod, &patch).await? == Written::Gone {
+            self.table.give_back(node, &uid);
+            return Ok(());
+        }
+        if is_lost || is_changed {
+            let before = published.map_or("missing", String::as_str);
+            let text = format!(
+                "the annotation {PRIVATE_IPV4_ADDRESS} of the pod was {before}; its address {value} was written again"
+            );
+            self.warn(&**pod, ADDRESS_RESTORED, text);
+        }
+        if held.is_none() && !requests_address(pod) {
+            let text = format!(
+                "the pod has an address, but does not request {PRIVATE_IPV4_ADDRESS}, so that the scheduler does not count it: the webhook was not called; check it, or add the resource to the pod"
+            );
+            self.warn(&**pod, ADDRESS_NOT_REQUESTED, text);
         }
         Ok(())
     }
@@ -222,7 +236,11 @@ impl PrefixIpHandler {
         if self.dry_run {
             return Err(wait.into());
         }
-        if !wait.is_short() && self.cluster.waiting.record_reason(uid, wait.remedy()) {
+        let is_short = match wait.wait {
+            None => !self.table.is_unread(node) || PodLifecycle::of(pod) != PodLifecycle::Starting,
+            Some(wait) => wait == Wait::Growing,
+        };
+        if !is_short && self.cluster.waiting.record_reason(uid, wait.remedy()) {
             warn!(namespace = pod.namespace(), name = pod.name_any(), node, "{wait}");
             self.warn(pod, NO_ADDRESS, wait.to_string());
         }
@@ -233,49 +251,61 @@ impl PrefixIpHandler {
 impl ResourceEventHandler<Node> for PrefixIpHandler {
     type Error = PrefixIpError;
 
-    async fn on_present(&self, node: &Arc<Node>) -> Result<(), PrefixIpError> {
+    async fn on_present(&self, node: &Arc<Node>) -> Result<Action, PrefixIpError> {
         let name = node.name_any();
         let managed = self.cluster.node(&name).is_some();
+        let mut learned = Ok(());
         if self.serves(&name) {
             self.nodes.fresh(node)?;
-            self.learn(node).await?;
+            learned = self.learn(node).await;
+            if let Err(error) = &learned {
+                self.table.record_unread(&name, matches!(error, PrefixIpError::NoMachine(_)));
+            }
             self.table.wake(self.cluster.waiting.of_node(&name));
         }
         self.table.manage(&name, managed, || self.cluster.settings());
         let shown =
             node.status.as_ref().and_then(|status| status.capacity.as_ref()?.get(PRIVATE_IPV4_ADDRESS));
         // After a restart, the table lacks the nodes of a function that is switched off. They advertise nothing.
-        let withdrawn = (managed && shown.is_some()).then_some(0);
-        let Some(capacity) = self.table.capacity(&name).or(withdrawn) else { return Ok(()) };
-        let capacity = Quantity(capacity.to_string());
+        let is_withdrawn = managed && shown.is_some() && self.cluster.is_switched_off();
+        let capacity = self.table.capacity(&name).or(is_withdrawn.then_some(0));
+        let Some(capacity) = capacity.map(|capacity| Quantity(capacity.to_string())) else {
+            return learned.map(Action::from);
+        };
         if shown != Some(&capacity) {
+            if self.table.lacks_prefixes(&name) {
+                self.warn(&**node, UNSUPPORTED, PREFIXES_UNSUPPORTED.to_owned());
+            }
             let status = json!({ "capacity": { PRIVATE_IPV4_ADDRESS: capacity } });
             self.nodes.status(node, status).await?;
         }
-        Ok(())
+        learned.map(Action::from)
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<(), PrefixIpError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<Action, PrefixIpError> {
         let object = tombstone.object_ref();
         self.nodes.forget(object.uid);
         // A new node may have the name already, with another machine or with the same one.
         let machine = self.cluster.node(object.name).and_then(|node| instance(&node));
         self.table.remove(object.name, machine.as_ref());
-        Ok(())
+        Ok(Action::done())
     }
 }
 
 impl TriggerHandler<NodeRefresh> for PrefixIpHandler {
     type Error = PrefixIpError;
 
-    async fn on_trigger(&self, refresh: &NodeRefresh) -> Result<(), PrefixIpError> {
+    async fn on_trigger(&self, refresh: &NodeRefresh) -> Result<Action, PrefixIpError> {
         match self.cluster.node(&refresh.identity().name) {
             Some(node) => self.on_present(&node).await,
-            None => Ok(()),
+            None => Ok(Action::done()),
         }
     }
 }
 
+/// The explanation for a node that gets no prefixes.
+const PREFIXES_UNSUPPORTED: &str = "the type of the machine does not support prefixes (only Nitro and bare metal do); its pods get \
+    single addresses";
 /// The explanation for a pod that gets no address, because it needs none.
 const NEEDS_NONE: &str =
     "it gets no address, because it does not request one and has no node selector that implies one";
@@ -291,11 +321,23 @@ impl ResourceEventHandler<ConfigMap> for PrefixIpHandler {
         Interest::unless(other.then_some("it is not the ConfigMap with the options of the handler"))
     }
 
-    async fn on_present(&self, map: &Arc<ConfigMap>) -> Result<(), PrefixIpError> {
-        for mistake in Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new())).1 {
+    async fn on_present(&self, map: &Arc<ConfigMap>) -> Result<Action, PrefixIpError> {
+        let last = self.cluster.settings();
+        for mistake in Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new()), Some(&last)).1 {
             self.warn(&**map, OPTION_NOT_USED, mistake);
         }
-        Ok(())
+        Ok(Action::done())
+    }
+
+    async fn on_deleted(&self, tombstone: &Tombstone<ConfigMap>) -> Result<Action, PrefixIpError> {
+        let text = "the options stay as they were while this process runs; set `enable-windows-ipam` to `false` to switch addresses off";
+        let regarding = match tombstone {
+            Tombstone::Last(map) => Identity::of_object(&**map),
+            Tombstone::Missed(identity) => (**identity).clone(),
+        };
+        let (reason, text) = (OPTIONS_DELETED, text.to_owned());
+        self.recorder.record(EventNote { handler: HANDLER, regarding, warning: true, reason, text });
+        Ok(Action::done())
     }
 }
 
@@ -312,35 +354,35 @@ impl ResourceEventHandler<Pod> for PrefixIpHandler {
         }
     }
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
-        self.reconcile(pod).await
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, PrefixIpError> {
+        self.reconcile(pod).await.map(Action::from)
     }
 
-    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), PrefixIpError> {
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<Action, PrefixIpError> {
         if let (Some(node), PodLifecycle::Finished { .. }) = (node_of(pod), PodLifecycle::of(pod)) {
             self.give_back(Some(node), &pod.uid().unwrap_or_default());
         }
-        Ok(())
+        Ok(Action::done())
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), PrefixIpError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<Action, PrefixIpError> {
         let object = tombstone.object_ref();
         self.pods.forget(object.uid);
         match tombstone {
             Tombstone::Last(pod) => self.give_back(node_of(pod), object.uid),
             Tombstone::Missed(_) => self.give_back(None, object.uid),
         }
-        Ok(())
+        Ok(Action::done())
     }
 }
 
 impl TriggerHandler<AddressReady> for PrefixIpHandler {
     type Error = PrefixIpError;
 
-    async fn on_trigger(&self, ready: &AddressReady) -> Result<(), PrefixIpError> {
+    async fn on_trigger(&self, ready: &AddressReady) -> Result<Action, PrefixIpError> {
         match self.cluster.waiting.get(&Uid::from(&*ready.identity().uid)) {
-            Some(pod) => self.reconcile(&pod).await,
-            None => Ok(()),
+            Some(pod) => self.reconcile(&pod).await.map(Action::from),
+            None => Ok(Action::done()),
         }
     }
 }

@@ -1,20 +1,24 @@
 //! The addresses of one node: a pool of prefixes and a pool of single addresses, which share the slots of its network interface.
 
+mod results;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use staffetta_driver::pool::{
-    Action, Adopted, Drift, Epoch, Existing, Grown, PoolCounts, SizeChange, SizePolicy, Take, Wait, WarmPool,
-};
 use staffetta_driver::prefix::{BlockKind, PREFIX_LENGTH, PrimaryInterface};
 use staffetta_driver::{InterfaceId, Uid};
+use staffetta_pool::{
+    Action, Adopted, Drift, Epoch, Existing, PoolCounts, SizeChange, SizePolicy, Take, Wait, WarmPool,
+};
 
 use crate::address::{Addresses, BlockAddress};
 use crate::settings::Settings;
 use crate::targets::{TargetPolicy, Targets};
+
+pub(crate) use results::MAX_VISIBILITY_DELAY;
 
 /// A change of the interface that a node requires: blocks are to be assigned or removed. The caller executes it and reports the result to
 /// [`NodePool::assigned`] or [`NodePool::unassigned`], with the same `op` and kind.
@@ -44,6 +48,8 @@ pub struct InterfaceDrift {
     pub lost: Vec<Ipv4Net>,
     /// The addresses in `lost` blocks that pods use, each with the UID of the pod.
     pub lost_in_use: Vec<(Ipv4Addr, Uid)>,
+    /// Blocks of another length than those of prefixes and of single addresses. They take slots, and no pod gets an address of them.
+    pub unusable: Vec<Ipv4Net>,
 }
 
 /// The states of the pool of prefixes and the pool of single addresses when a read of the interface began. Blocks that changed later are
@@ -73,6 +79,12 @@ pub struct NodePool {
     surplus_since: [Option<Duration>; 2],
     /// `true` for each pool, in the order of [`KINDS`], that needed more blocks when its size policy was last set.
     lacks_blocks: [bool; 2],
+    /// The maximum number of blocks of each kind, in the order of [`KINDS`], in the next assignment: the provider assigns all or none.
+    largest: [usize; 2],
+    /// The blocks with addresses in use that the last read lacked. They are lost if the next one lacks them too.
+    absent: BTreeSet<Ipv4Net>,
+    /// The blocks of other lengths.
+    unusable: BTreeSet<Ipv4Net>,
 }
 
 /// The time, as a multiple of the cool-down, for which a pool keeps blocks that it does not need, because the next pods may need them.
@@ -85,7 +97,13 @@ impl NodePool {
     /// Creates the state of a node from its interface. The addresses of existing blocks are in their cool-down until pods
     /// [adopt](Self::adopt) them. A returned address is handed out again after `cool_down`.
     pub fn new(interface: &PrimaryInterface, settings: Settings, cool_down: Duration, now: Duration) -> Self {
-        let policy = TargetPolicy { targets: Targets::Blocks(0), block_size: 1, slots: 0, may_shrink: false };
+        let policy = TargetPolicy {
+            targets: Targets::Blocks(0),
+            block_size: 1,
+            slots: 0,
+            largest: 0,
+            may_shrink: false,
+        };
         let pool = || WarmPool::new(Arc::new(policy), cool_down);
         let mut node = Self {
             interface: interface.id.clone(),
@@ -98,10 +116,15 @@ impl NodePool {
             cool_down,
             surplus_since: [None; 2],
             lacks_blocks: [false; 2],
+            largest: [usize::MAX; 2],
+            absent: BTreeSet::new(),
+            unusable: BTreeSet::new(),
         };
         node.configure(settings, now);
         let epoch = node.epoch();
         node.resync(epoch, &interface.blocks, now);
+        // The second read reports them.
+        node.unusable.clear();
         node
     }
 
@@ -120,6 +143,11 @@ impl NodePool {
         }
     }
 
+    /// Returns `true` if the options choose prefixes, and the machine does not support them.
+    pub(crate) fn lacks_prefixes(&self) -> bool {
+        self.settings.enabled && self.settings.prefix_delegation && !self.delegates_prefixes
+    }
+
     /// Returns the number of pods that can have an address of the active kind: what the node advertises as its capacity. Blocks of the
     /// other kind take slots until they are removed. 0 if addresses are switched off.
     pub fn capacity(&self, now: Duration) -> usize {
@@ -128,7 +156,7 @@ impl NodePool {
         }
         let other = KINDS.into_iter().filter(|kind| *kind != self.active());
         let taken: usize = other.map(|kind| self.counts(kind, now).groups).sum();
-        self.slots.saturating_sub(taken) * self.active().size()
+        self.slots.saturating_sub(taken + self.unusable.len()) * self.active().size()
     }
 
     /// Applies changed options to both pools. Pods keep their addresses.
@@ -177,10 +205,18 @@ impl NodePool {
     pub fn adopt(&mut self, pod: &Uid, address: Ipv4Addr) -> Adopted<Uid> {
         let [prefix, single] = KINDS.map(|kind| self.pools[kind as usize].adopt(pod, &item(kind, address)));
         let adopted = if prefix == Adopted::Unknown { single } else { prefix };
-        if adopted == Adopted::Unknown {
+        if adopted == Adopted::Unknown
+            && !self.unplaced.iter().any(|unplaced| *unplaced == (pod.clone(), address))
+        {
             self.unplaced.push((pod.clone(), address));
         }
         adopted
+    }
+
+    /// Returns the UID of the pod that has `address`; `None` if no pod has it.
+    pub(crate) fn owner_of(&self, address: Ipv4Addr) -> Option<Uid> {
+        let mut held = self.pools.iter().flat_map(WarmPool::held);
+        held.find(|(item, _)| item.address == address).map(|(_, owner)| owner.clone())
     }
 
     /// Returns the UIDs of the pods whose address is in no known block of the interface.
@@ -197,18 +233,25 @@ impl NodePool {
         }
     }
 
-    /// Gives the address of a pod that is finished or deleted back to its pool, which hands it out again after the cool-down. Does nothing
-    /// if the pod has no address.
-    pub fn give_back(&mut self, pod: &Uid, now: Duration) {
+    /// Gives the address of a pod that is finished or deleted back to its pool, which hands it out again after the cool-down. Returns
+    /// `false`, without an effect, if the pod has no address and waits for none.
+    pub fn give_back(&mut self, pod: &Uid, now: Duration) -> bool {
+        let before = (self.unplaced.len(), self.waiting());
         self.unplaced.retain(|(unplaced, _)| unplaced != pod);
+        self.release(pod, None, now) || before != (self.unplaced.len(), self.waiting())
+    }
+
+    /// Ends the wait of a pod, and returns its addresses except for `kept` to their pools. Returns `true` if there were any.
+    pub(crate) fn release(&mut self, pod: &Uid, kept: Option<Ipv4Addr>, now: Duration) -> bool {
+        let mut released = false;
         for pool in &mut self.pools {
             pool.leave(pod);
-            let held: Vec<_> =
-                pool.held().filter(|(_, owner)| *owner == pod).map(|(item, _)| *item).collect();
-            for item in held {
-                pool.give_back(pod, &item, now);
+            let held = pool.held().filter(|(item, owner)| *owner == pod && Some(item.address) != kept);
+            for item in held.map(|(item, _)| *item).collect::<Vec<_>>() {
+                released |= pool.give_back(pod, &item, now);
             }
         }
+        released
     }
 
     /// Returns the number of pods that wait for an address.
@@ -233,21 +276,6 @@ impl NodePool {
     pub fn needs_change(&self, now: Duration) -> bool {
         let mut counts = self.pools.iter().map(|pool| pool.counts(now));
         self.lacks_blocks != [false; 2] || counts.any(|counts| counts.growing > 0 || counts.shrinking > 0)
-    }
-
-    /// Records the result of the assignment of blocks with the id `op` ([`Action::Grow`]). A late or repeated result changes nothing
-    /// and returns `false`. Its blocks, and blocks of another kind than `kind`, are found by the next [`resync`](Self::resync).
-    pub fn assigned(&mut self, op: u64, kind: BlockKind, mut result: Grown<Ipv4Net>, now: Duration) -> bool {
-        result.got.retain(|block| BlockKind::of(*block) == Some(kind));
-        let is_recorded = self.pools[kind as usize].grown(op, result, now);
-        self.place();
-        is_recorded
-    }
-
-    /// Records the result of the removal of blocks with the id `op` ([`Action::Shrink`]): `left` are the blocks that may still
-    /// exist. A late or repeated result changes nothing and returns `false`.
-    pub fn unassigned(&mut self, op: u64, kind: BlockKind, left: &[Ipv4Net], now: Duration) -> bool {
-        self.pools[kind as usize].shrunk(op, left, now)
     }
 
     /// Prevents assignments of blocks of this kind before the time `until`, because the subnet, which other nodes use too, has no free
@@ -279,22 +307,44 @@ impl NodePool {
     }
 
     /// Adapts the pools to `blocks`, which the interface had at some moment between `since` and now. Returns the differences between the
-    /// pools and `blocks`.
+    /// pools and `blocks`. A block with addresses in use is lost when two reads in a row lack it.
     pub fn resync(&mut self, since: NodeEpoch, blocks: &BTreeSet<Ipv4Net>, now: Duration) -> InterfaceDrift {
-        let mut drift = InterfaceDrift::default();
+        let of_kind = |kind| move |block: &&Ipv4Net| BlockKind::of(**block) == kind;
+        let unusable: BTreeSet<_> = blocks.iter().filter(of_kind(None)).copied().collect();
+        let mut drift = InterfaceDrift {
+            unusable: unusable.difference(&self.unusable).copied().collect(),
+            ..Default::default()
+        };
+        self.unusable = unusable;
+        let in_use = self.pools.iter().flat_map(WarmPool::held).map(|(item, _)| item.block);
+        let absent: BTreeSet<_> = in_use.filter(|block| !blocks.contains(block)).collect();
+        let absent: BTreeSet<_> = absent.difference(&std::mem::take(&mut self.absent)).copied().collect();
         for (kind, epoch) in KINDS.into_iter().zip(since.0) {
-            let of_kind = blocks.iter().filter(|block| BlockKind::of(**block) == Some(kind));
-            let existing: BTreeMap<_, _> =
-                of_kind.map(|block| (*block, Existing { config: (), ready: true })).collect();
-            let Drift { found, lost, lost_in_use } = self.pools[kind as usize].resync(epoch, &existing, now);
+            let existing: BTreeMap<_, _> = blocks
+                .union(&absent)
+                .filter(of_kind(Some(kind)))
+                .map(|block| (*block, Existing { config: (), ready: true }))
+                .collect();
+            let pool = &mut self.pools[kind as usize];
+            let is_complete = pool.is_unchanged(epoch);
+            let Drift { found, lost, lost_in_use } = pool.resync(epoch, &existing, now);
+            if is_complete {
+                pool.keep(blocks, now);
+            }
             drift.found.extend(found);
             drift.lost.extend(lost);
             drift.lost_in_use.extend(lost_in_use.into_iter().map(|(item, pod)| (item.address, pod)));
         }
+        self.absent = absent;
         self.unplaced.extend(drift.lost_in_use.iter().map(|(address, pod)| (pod.clone(), *address)));
         self.place();
         self.share_slots(now);
         drift
+    }
+
+    /// Returns `true` if the last read lacked blocks with addresses in use, so that the interface must be read again.
+    pub(crate) fn lacks_confirmation(&self) -> bool {
+        !self.absent.is_empty()
     }
 
     /// Returns the waiting pods that should request an address again: there is one for them now, or no more addresses are being assigned.
@@ -325,9 +375,10 @@ impl NodePool {
         });
         let targets = [self.settings.prefixes, self.settings.addresses];
         for (index, kind) in KINDS.into_iter().enumerate() {
-            let slots = self.slots.saturating_sub(counts[1 - index].groups + counts[1 - index].growing);
-            let (targets, block_size) = (targets[index], kind.size());
-            let policy = TargetPolicy { targets, block_size, slots, may_shrink: true };
+            let others = counts[1 - index].groups + counts[1 - index].growing + self.unusable.len();
+            let slots = self.slots.saturating_sub(others);
+            let (targets, block_size, largest) = (targets[index], kind.size(), self.largest[index]);
+            let policy = TargetPolicy { targets, block_size, slots, largest, may_shrink: true };
             let planned = policy.plan(&counts[index]);
             self.lacks_blocks[index] =
                 matches!(planned, SizeChange::Grow(_)) && !self.pools[index].is_draining();

@@ -36,15 +36,17 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the options from the data of the `ConfigMap`. A missing or invalid option gets its default; the mistakes are returned, too, each
-    /// as a text that names the option.
+    /// Reads the options from the data of the `ConfigMap`. A missing or invalid target gets its default, and a missing or invalid switch
+    /// keeps its value in `last`, the options so far: what somebody has lost or misspelled switches nothing off. Without them, it is off.
+    /// The mistakes are returned, too, each as a text that names the option.
     ///
     /// If `warm-ip-target` or `minimum-ip-target` is greater than 0, `warm-prefix-target` is not used. If a target is set under both of its
     /// names, the value under the name without `windows-` is used.
-    pub fn read(data: &BTreeMap<String, String>) -> (Self, Vec<String>) {
+    pub fn read(data: &BTreeMap<String, String>, last: Option<&Self>) -> (Self, Vec<String>) {
         let mut reader = Reader { data, mistakes: Vec::new() };
-        let enabled = reader.switch(IPAM);
-        let prefix_delegation = reader.switch(PREFIX_DELEGATION);
+        let enabled = reader.switch(IPAM, last.is_some_and(|last| last.enabled));
+        let delegated = last.is_some_and(|last| last.prefix_delegation);
+        let prefix_delegation = reader.switch(PREFIX_DELEGATION, delegated);
         let [warm, minimum, prefix] = [WARM_IP, MINIMUM_IP, WARM_PREFIX].map(|key| reader.target(key));
         let prefixes = match (some(warm), some(minimum), some(prefix)) {
             (None, None, Some(prefixes)) => Targets::Blocks(prefixes),
@@ -83,17 +85,18 @@ struct Reader<'d> {
 }
 
 impl Reader<'_> {
-    /// Reads an option that is true or false, in the spellings of Go's `strconv.ParseBool`. A missing option is false. Any other
-    /// value is false, too, and is recorded as a mistake.
-    fn switch(&mut self, key: &str) -> bool {
-        match self.data.get(key).map(String::as_str) {
-            None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
-            Some(_) => {
-                self.mistakes.push(format!("`{key}` is neither `true` nor `false`; it counts as `false`"));
-                false
-            }
-        }
+    /// Reads an option that is true or false, in the spellings of Go's `strconv.ParseBool`. With any other value it stays `last`, and so it
+    /// does if it is missing. Both are recorded as a mistake, but a missing option that is false is none.
+    fn switch(&mut self, key: &str, last: bool) -> bool {
+        let wrong = match self.data.get(key).map(String::as_str) {
+            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => return false,
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => return true,
+            None if !last => return false,
+            None => "missing",
+            Some(_) => "neither `true` nor `false`",
+        };
+        self.mistakes.push(format!("`{key}` is {wrong}; it stays `{last}`"));
+        last
     }
 
     /// Reads an option that is a number, under its name or under that name with the prefix `windows-`; `None` if it is missing or invalid.
@@ -115,7 +118,7 @@ mod tests {
 
     fn read(options: &[(&str, &str)]) -> (Settings, Vec<String>) {
         let data = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Settings::read(&data)
+        Settings::read(&data, None)
     }
 
     fn addresses(warm: usize, minimum: usize) -> Targets {
@@ -139,7 +142,20 @@ mod tests {
         }
         let (settings, mistakes) = read(&[(IPAM, "yes"), (PREFIX_DELEGATION, "true")]);
         assert!(!settings.enabled && settings.prefix_delegation);
-        assert_eq!(mistakes, ["`enable-windows-ipam` is neither `true` nor `false`; it counts as `false`"]);
+        assert_eq!(mistakes, ["`enable-windows-ipam` is neither `true` nor `false`; it stays `false`"]);
+    }
+
+    #[test]
+    fn a_switch_that_is_lost_or_misspelled_stays_as_it_was_and_only_false_switches_it_off() {
+        let last = read(&[(IPAM, "true"), (PREFIX_DELEGATION, "true")]).0;
+        for data in [BTreeMap::new(), [(IPAM.to_owned(), "tru".to_owned())].into()] {
+            let (settings, mistakes) = Settings::read(&data, Some(&last));
+            assert!(settings.enabled && settings.prefix_delegation);
+            assert_eq!(mistakes.len(), 2, "{mistakes:?}");
+            assert!(mistakes[0].ends_with("it stays `true`"), "{mistakes:?}");
+        }
+        let off = [(IPAM.to_owned(), "false".to_owned())].into();
+        assert!(!Settings::read(&off, Some(&last)).0.enabled);
     }
 
     #[test]

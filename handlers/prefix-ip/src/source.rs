@@ -1,10 +1,11 @@
 //! The source of triggers of the handler `prefix_ip`. It also runs the [`Worker`], and records the worker's
 //! reports as Events.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Reason;
 use staffetta_handler::{
     EventNote, HandlerError, Identity, Recorder, Source, Trigger, TriggerSender, causes,
@@ -12,14 +13,20 @@ use staffetta_handler::{
 
 use crate::HANDLER;
 use crate::cluster::WatchedCluster;
-use crate::error::{
-    ADDRESS_DRIFT, ADDRESS_LOST, ADDRESSES_UNCHANGED, INTERFACE_FULL, MACHINE_NOT_FOUND, SUBNET_EXHAUSTED,
-};
+use crate::error::{ADDRESS_DRIFT, ADDRESS_LOST, ADDRESSES_UNCHANGED, INTERFACE_FULL, SUBNET_EXHAUSTED};
+use crate::nodes::Woken;
 use crate::worker::{NodeReport, OnNodeReport, Worker};
 
-/// A trigger for a node whose capacity may have changed with the options of the cluster.
+/// A trigger for a node whose capacity may have changed without an event of the node, for example with the options of the cluster.
 #[derive(Clone)]
 pub struct NodeRefresh(Identity);
+
+impl NodeRefresh {
+    /// Creates the trigger for the node `node`.
+    pub fn of(node: &Node) -> Self {
+        Self(Identity::of_object(node))
+    }
+}
 
 impl Trigger for NodeRefresh {
     fn identity(&self) -> &Identity {
@@ -45,7 +52,7 @@ impl Trigger for AddressReady {
 }
 
 /// The source that runs the worker, which changes and reads the interfaces of nodes. It sends a [`NodeRefresh`] for every labelled node
-/// when the options change, and an [`AddressReady`] for every pod whose wait for an address may be over.
+/// when the options change, and for a node whose capacity changes, and an [`AddressReady`] for every pod whose wait for an address may be over.
 pub struct PrefixSource {
     /// The worker that calls the provider to change and read the network interfaces of nodes.
     pub worker: Worker,
@@ -60,16 +67,18 @@ impl Source for PrefixSource {
             loop {
                 self.cluster.changed().await;
                 for node in self.cluster.nodes() {
-                    sender.send(NodeRefresh(Identity::of_object(&*node)));
+                    sender.send(NodeRefresh::of(&node));
                 }
             }
         };
         let wake = async {
             loop {
-                for pod in self.worker.nodes.woken().await {
-                    if let Some(pod) = self.cluster.waiting.get(&pod) {
-                        sender.send(AddressReady::of(&pod));
-                    }
+                let Woken { pods, nodes } = self.worker.nodes.woken().await;
+                for pod in pods.iter().filter_map(|pod| self.cluster.waiting.get(pod)) {
+                    sender.send(AddressReady::of(&pod));
+                }
+                for node in nodes.iter().filter_map(|node| self.cluster.node(node)) {
+                    sender.send(NodeRefresh::of(&node));
                 }
             }
         };
@@ -113,12 +122,17 @@ fn describe(report: &NodeReport) -> (&'static str, String) {
         },
         NodeReport::Drift(drift) if drift.lost_in_use.is_empty() => {
             let (found, lost) = (drift.found.len(), drift.lost.len());
-            (
-                ADDRESS_DRIFT,
-                format!(
-                    "somebody else added {found} blocks to the network interface and removed {lost}; the pool of the node is adapted"
-                ),
-            )
+            let mut text = format!(
+                "somebody else added {found} blocks to the network interface and removed {lost}; the pool of the node is adapted"
+            );
+            if let Some(unusable) = drift.unusable.first() {
+                let count = drift.unusable.len();
+                let _ = write!(
+                    text,
+                    "; {count} more are of another length, take slots, and are not used: {unusable} ..."
+                );
+            }
+            (ADDRESS_DRIFT, text)
         }
         NodeReport::Drift(drift) => {
             let pods: Vec<_> =
@@ -132,11 +146,6 @@ fn describe(report: &NodeReport) -> (&'static str, String) {
                 ),
             )
         }
-        NodeReport::Gone => (
-            MACHINE_NOT_FOUND,
-            "the provider has no machine for the node; delete the node if its machine was terminated"
-                .to_owned(),
-        ),
     }
 }
 
@@ -160,6 +169,9 @@ mod tests {
             describe(&NodeReport::Drift(InterfaceDrift { lost_in_use, ..InterfaceDrift::default() }));
         assert_eq!(reason, "AddressLost");
         assert!(text.ends_with("delete these pods: pod-1 (192.0.2.1)"), "{text}");
-        assert_eq!(describe(&NodeReport::Drift(InterfaceDrift::default())).0, "AddressDrift");
+        let unusable = vec!["10.0.9.0/29".parse().unwrap()];
+        let (reason, text) =
+            describe(&NodeReport::Drift(InterfaceDrift { unusable, ..InterfaceDrift::default() }));
+        assert!(reason == "AddressDrift" && text.contains("not used: 10.0.9.0/29"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! The targets for the size of a node's pool, and the pool policy that follows from them.
 
-use staffetta_driver::pool::{PoolCounts, SizeChange, SizePolicy};
+use staffetta_pool::{PoolCounts, SizeChange, SizePolicy};
 
 /// The numbers of addresses or blocks that a node keeps in advance for new pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,8 @@ pub enum Targets {
 /// The size policy of a pool of address blocks: how many to assign or to remove.
 ///
 /// An address in its cool-down counts as used: it cannot be handed out. After a restart, all unused addresses are in their cool-down. Until
-/// it ends, blocks are assigned only for pods that wait, so that a program that restarts again and again does not assign more each time.
+/// it ends, blocks are assigned only for pods that wait, and at most one more than these addresses would make unnecessary, so that a
+/// program that restarts again and again does not assign more each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetPolicy {
     /// The numbers of addresses or blocks that the pool keeps in advance for new pods.
@@ -29,6 +30,8 @@ pub struct TargetPolicy {
     pub block_size: usize,
     /// The maximum number of blocks of the pool.
     pub slots: usize,
+    /// The maximum number of blocks of one assignment.
+    pub largest: usize,
     /// `true` if surplus blocks have existed for long enough to be removed.
     pub may_shrink: bool,
 }
@@ -38,19 +41,27 @@ impl SizePolicy for TargetPolicy {
         let PoolCounts { used, warm, cooling, waiting, groups, wholly_free, growing, shrinking, .. } =
             *counts;
         let size = self.block_size.max(1);
-        let stay = groups.saturating_sub(shrinking) + growing;
+        let present = groups.saturating_sub(shrinking);
+        let stay = present + growing;
         let restarted = counts.on_demand && cooling > 0;
-        let (have, need) = match self.targets {
-            _ if restarted => (growing, waiting.saturating_sub(warm).div_ceil(size)),
-            Targets::Addresses { warm, minimum } => {
-                let taken = used + cooling + waiting;
-                (stay, (taken + warm).div_ceil(size).max(minimum.div_ceil(size)))
-            }
-            Targets::Blocks(target) => {
-                (wholly_free + growing, target + waiting.saturating_sub(warm).div_ceil(size))
-            }
+        let for_waiting = waiting.saturating_sub(warm).div_ceil(size);
+        let of_addresses = |taken: usize, warm: usize, minimum: usize| {
+            (taken + warm).div_ceil(size).max(minimum.div_ceil(size))
         };
-        let grow = need.saturating_sub(have).min(self.slots.saturating_sub(groups + growing));
+        let (have, need) = match self.targets {
+            Targets::Addresses { warm, minimum } if restarted => {
+                (stay, (present + for_waiting).min(of_addresses(used + waiting, warm, minimum) + 1))
+            }
+            Targets::Blocks(target) if restarted => {
+                (stay, (present + for_waiting).min(target + (used + waiting).div_ceil(size) + 1))
+            }
+            Targets::Addresses { warm, minimum } => {
+                (stay, of_addresses(used + cooling + waiting, warm, minimum))
+            }
+            Targets::Blocks(target) => (wholly_free + growing, target + for_waiting),
+        };
+        let grow =
+            need.saturating_sub(have).min(self.slots.saturating_sub(groups + growing)).min(self.largest);
         if grow > 0 {
             return SizeChange::Grow(grow);
         }
@@ -81,7 +92,7 @@ mod tests {
     }
 
     fn plan(targets: Targets, counts: PoolCounts) -> SizeChange {
-        TargetPolicy { targets, block_size: 16, slots: 9, may_shrink: true }.plan(&counts)
+        TargetPolicy { targets, block_size: 16, slots: 9, largest: 9, may_shrink: true }.plan(&counts)
     }
 
     const DEFAULT: Targets = Targets::Addresses { warm: 1, minimum: 3 };
@@ -143,7 +154,7 @@ mod tests {
     fn blocks_that_are_being_removed_keep_their_slots_and_count_for_nothing_else() {
         let leaving = PoolCounts { shrinking: 1, warm: 0, wholly_free: 0, ..pool(&[16, 0]) };
         assert_eq!(plan(DEFAULT, leaving), SizeChange::Grow(1));
-        let full = TargetPolicy { targets: DEFAULT, block_size: 16, slots: 2, may_shrink: true };
+        let full = TargetPolicy { targets: DEFAULT, block_size: 16, slots: 2, largest: 9, may_shrink: true };
         assert_eq!(full.plan(&leaving), SizeChange::Hold);
     }
 }

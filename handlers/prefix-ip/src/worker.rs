@@ -6,23 +6,20 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::pool::{Action, Shortfall};
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, RequestLog};
+use staffetta_pool::Action;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::node_pool::{InterfaceDrift, NodeAction};
-use crate::nodes::{MAX_VISIBILITY_DELAY, NodeTable};
+use crate::nodes::{NodeTable, Recorded};
 
 /// The maximum number of machines in one read (EC2 API reference, `DescribeInstances`: at most 1000 ids; fewer keep a response small).
 const BATCH: usize = 100;
 /// The longest time after which the pools are planned again, and due reads are looked for, even if nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
-
-/// The delay before an assignment whose effect is not known is repeated. In this time, a read of the interface usually shows the effect.
-const REPEAT_AFTER_READ: Duration = MAX_VISIBILITY_DELAY.saturating_add(Duration::from_secs(5));
 
 /// An occurrence that is reported as a Kubernetes Event on a node.
 #[derive(Clone, Debug)]
@@ -31,8 +28,6 @@ pub enum NodeReport {
     Failed(DriverError),
     /// Another program changed the blocks of the node's network interface.
     Drift(InterfaceDrift),
-    /// The provider has no machine for the node.
-    Gone,
 }
 
 /// The type of a function that receives each [`NodeReport`] with the name of its node.
@@ -47,7 +42,7 @@ pub struct Worker {
     pub nodes: Arc<NodeTable>,
     /// The interval between two reads of the interface of a node.
     pub resync_interval: Duration,
-    /// The function that receives the reports about nodes: failed calls, changes by other programs, missing machines. It must not block.
+    /// The function that receives the reports about nodes: failed calls, changes by other programs. It must not block.
     pub report: OnNodeReport,
 }
 
@@ -59,9 +54,9 @@ struct ProviderCalls {
     calls: HashMap<Id, ProviderCall>,
 }
 
-/// A call in progress that changes the interface of a node.
+/// A call in progress that changes the interface of a machine.
 struct ProviderCall {
-    node: String,
+    instance: InstanceId,
     interface: InterfaceId,
     action: NodeAction,
     requests: Arc<RequestLog>,
@@ -82,8 +77,8 @@ impl Worker {
         let mut calls = ProviderCalls::default();
         loop {
             let (actions, next) = self.nodes.plan();
-            for (node, interface, action) in actions {
-                calls.begin(&self.provider, node, interface, action);
+            for (instance, interface, action) in actions {
+                calls.begin(&self.provider, instance, interface, action);
             }
             tokio::select! {
                 () = self.nodes.changed() => {}
@@ -108,23 +103,32 @@ impl Worker {
     fn end(&self, calls: &mut ProviderCalls, ended: Result<(Id, Assigned), JoinError>) {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some(call) = calls.calls.remove(&id) else { return };
-        let ProviderCall { node, interface, action, requests } = call;
+        let ProviderCall { instance, interface, action, requests } = call;
         let Assigned { blocks, error } = match ended {
             Ok((_, result)) => result,
             Err(error) => Assigned { blocks: Vec::new(), error: Some(panicked(&error)) },
         };
-        let is_current = self.nodes.ended(&node, &interface, &action, blocks, error.as_ref().map(shortfall));
-        // A node that replaced another one has nothing to do with the calls for that one.
-        if !is_current {
+        let recorded = self.nodes.ended(&instance, &interface, &action, blocks, error.as_ref());
+        // A machine that replaced another one has nothing to do with the calls for that one.
+        if recorded == Recorded::Stale {
             return;
         }
-        self.nodes.keep_requests(&node, &requests, error.is_none());
+        self.nodes.keep_requests(&instance, &requests, error.is_none());
         let Some(error) = error else { return };
-        warn!(node, %error, "the addresses of a node cannot be changed");
-        if error.ambiguous() {
-            self.nodes.schedule_read(&node);
+        warn!(%instance, %error, "the addresses of a node cannot be changed");
+        if error.ambiguous() || matches!(error.reason(), Reason::NotFound | Reason::Quota) {
+            self.nodes.schedule_read(&instance);
         }
-        (self.report)(&node, NodeReport::Failed(error));
+        if recorded == Recorded::Done {
+            self.report(&instance, &NodeReport::Failed(error));
+        }
+    }
+
+    /// Reports an occurrence on all nodes of a machine.
+    fn report(&self, instance: &InstanceId, report: &NodeReport) {
+        for node in self.nodes.nodes_of(instance) {
+            (self.report)(&node, report.clone());
+        }
     }
 
     /// Reads the interfaces that are due, compares their blocks with the table of nodes, and records and reports the differences.
@@ -137,20 +141,20 @@ impl Worker {
                 Err(error) => {
                     warn!(%error, "the interfaces of nodes cannot be read; they are read again later");
                     for read in batch {
-                        self.nodes.schedule_read(&read.node);
+                        self.nodes.schedule_read(&read.instance);
                     }
                     continue;
                 }
             };
             for read in batch {
                 let Some(interface) = interfaces.get(&read.instance) else {
-                    (self.report)(&read.node, NodeReport::Gone);
+                    self.nodes.record_missing(&read.instance);
                     continue;
                 };
                 let drift = self.nodes.resync(read, interface);
                 if drift != InterfaceDrift::default() {
-                    info!(node = read.node, ?drift, "the blocks of a node's interface were changed");
-                    (self.report)(&read.node, NodeReport::Drift(drift));
+                    info!(instance = %read.instance, ?drift, "the blocks of a node's interface were changed");
+                    self.report(&read.instance, &NodeReport::Drift(drift));
                 }
             }
         }
@@ -163,7 +167,7 @@ impl ProviderCalls {
     fn begin(
         &mut self,
         provider: &Arc<dyn PrefixProvider>,
-        node: String,
+        instance: InstanceId,
         interface: InterfaceId,
         action: NodeAction,
     ) {
@@ -177,20 +181,7 @@ impl ProviderCalls {
                 }
             }
         }));
-        self.calls.insert(task.id(), ProviderCall { node, interface, action, requests });
-    }
-}
-
-/// Converts an error of the provider to the [`Shortfall`] by which a pool backs off. An assignment whose effect is not known is repeated
-/// after a delay in which a read usually shows its effect.
-fn shortfall(error: &DriverError) -> Shortfall {
-    match (error.reason(), error.retry_after()) {
-        (Reason::NoAddress, _) => Shortfall::Exhausted,
-        (_, wait) if error.ambiguous() => {
-            Shortfall::Throttled(REPEAT_AFTER_READ.max(wait.unwrap_or_default()))
-        }
-        (Reason::Unavailable, Some(wait)) => Shortfall::Throttled(wait),
-        _ => Shortfall::Failed,
+        self.calls.insert(task.id(), ProviderCall { instance, interface, action, requests });
     }
 }
 

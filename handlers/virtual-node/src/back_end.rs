@@ -48,6 +48,17 @@ pub trait NodeBackEnd: Send + Sync + 'static {
     /// ([`HostedPod::marked`](staffetta_driver::app_hosting::HostedPod::marked)).
     async fn inventory(&self) -> Result<Reply<HostedPods>, DriverError>;
 
+    /// Tells the machine's driver which pods the cluster has bound to the node, with their status. Called before each
+    /// [`inventory`](Self::inventory). What the status shows may be on the machine, even if a response does not contain it. The default
+    /// implementation does nothing.
+    fn expect(&self, _pods: &[Arc<Pod>]) {}
+
+    /// Returns a digest of the credentials of the connection; `None` if there are none. After the machine has accepted them once, a refusal
+    /// of the same credentials is probably temporary.
+    fn credentials(&self) -> Option<u64> {
+        None
+    }
+
     /// Takes one step to create and start the workload of the pod in `request`, or to continue a deployment that has begun.
     async fn apply(&self, request: &PodRequest) -> Result<PodProgress, DriverError>;
 

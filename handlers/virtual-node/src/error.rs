@@ -70,6 +70,11 @@ pub enum VirtualNodeError {
 }
 
 impl VirtualNodeError {
+    /// Returns `true` if only a change of the pod can end the error, whatever becomes of its machine: for example, that of an image name.
+    pub(crate) fn is_of_pod_alone(&self) -> bool {
+        matches!(self, Self::Apply(error) if !error.transient() && error.name().is_some())
+    }
+
     /// Returns three properties of the error: `true` if it is transient, the delay before the next attempt (`None` for the
     /// default back-off), and the reason, one word in CamelCase.
     fn class(&self) -> (bool, Option<Duration>, &'static str) {

@@ -1,10 +1,12 @@
 //! A virtual node, the connection to the machine behind it, and the result of the last reads of that machine.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use staffetta_driver::Uid;
+use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::app_hosting::{HostedPod, HostedPods};
+use staffetta_driver::{Owner, Uid};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -40,6 +42,8 @@ struct State {
     /// The open connection to the machine; `None` while there is none.
     back_end: Option<Arc<dyn NodeBackEnd>>,
     inventory: Inventory,
+    /// The pods whose status the back end knew at the last read of the workloads.
+    expected: HashSet<Uid>,
     /// `true` if the workloads have changed since the machine was last asked for its health.
     health_outdated: bool,
     /// The times of the reports that the machine sent by itself or after a request, and of its heartbeats.
@@ -60,8 +64,9 @@ impl Machine {
         let (reach, object) = (Reachability::Untried, NodeObject::default());
         let view = MachineView { spec: Arc::new(spec), reach, object, health: None, kubelet: None };
         let (inventory, reports) = (Inventory::default(), Reports::new());
-        let state =
-            State { view, back_end: None, inventory, health_outdated: false, reports, reached: false };
+        let (expected, back_end) = (HashSet::new(), None);
+        let (health_outdated, reached) = (false, false);
+        let state = State { view, back_end, inventory, expected, health_outdated, reports, reached };
         let state = Mutex::new(state);
         Self { name, state, wake: Notify::new(), retry_now: Notify::new(), notifier, pods, policy }
     }
@@ -91,6 +96,17 @@ impl Machine {
     /// no pod for the grace period (`Policy::orphan_grace`).
     pub(crate) fn has_orphan(&self, uid: &Uid) -> bool {
         lock(&self.state).inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
+    }
+
+    /// Records the pods whose status the back end knew at a read of the workloads.
+    pub(crate) fn set_expected(&self, pods: &[Arc<Pod>]) {
+        let uids = pods.iter().map(|pod| Owner::of(&pod.metadata).uid).collect();
+        lock(&self.state).expected = uids;
+    }
+
+    /// Returns `true` if the back end knew the status of the pod with this UID at the last read of the workloads.
+    pub(crate) fn is_expected(&self, uid: &Uid) -> bool {
+        lock(&self.state).expected.contains(uid)
     }
 
     /// Makes the reader task read the machine at once, unless it waits after a failed read.

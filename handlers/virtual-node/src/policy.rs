@@ -24,8 +24,9 @@ pub struct Policy {
     /// The time since the last report of such a machine (one that answers by separate reports) after which its node is removed; `None`
     /// to keep the node. Default: `None`.
     pub gone_after: Option<Duration>,
-    /// The longest delay between two reads of an unreachable machine; for a machine that refuses reads (for example, the
-    /// credentials) or has no usable description, ten times as long. Default: 60 s.
+    /// The longest delay between two reads of a machine that refuses credentials which it has accepted before; for one that never accepted
+    /// them, or has no usable description, ten times as long. A machine that does not answer is read about once in `poll_interval`.
+    /// Default: 60 s.
     pub max_retry_interval: Duration,
     /// The time for which a workload must have had no pod, or a Node object no machine, before it is removed. Default:
     /// 60 s.

@@ -18,7 +18,7 @@ use crate::counters::Read;
 use crate::error::VirtualNodeError;
 use crate::machine::Machine;
 use crate::pod::node_of;
-use crate::reach::{MISDESCRIBED, MachineOutage, retry_delay};
+use crate::reach::{MISDESCRIBED, MachineOutage, ReadFailure, retry_delay};
 use crate::recorder::EventReason;
 use crate::reports::ReportVerdict;
 use crate::shared::Shared;
@@ -205,6 +205,8 @@ impl ReadTimes {
 /// Reads a machine at intervals, reports the start and the end of an outage as Events, and removes the node of a machine that is gone.
 async fn read_loop(shared: &Shared, machine: &Machine) {
     let (mut times, mut failed, mut round, mut overslept) = (ReadTimes::now(), 0, 0, false);
+    // The credentials that the machine accepted last.
+    let mut accepted = None;
     loop {
         if overslept || machine.back_end().is_some_and(|back_end| !back_end.receives_reports()) {
             machine.reports(|reports, _| reports.reports_cannot_arrive());
@@ -215,6 +217,7 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                 failed = 0;
                 if answered {
                     shared.counts.read(Read::Success);
+                    accepted = machine.back_end().and_then(|back_end| back_end.credentials());
                 }
                 let reached = machine.take_reached();
                 if (answered && machine.read_succeeded()) || reached {
@@ -232,6 +235,12 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                 times = ReadTimes::now();
                 let (reason, refused) = (reason(machine, &error), refuses(&error));
                 shared.counts.read(if refused { Read::Refused } else { Read::Failure });
+                let credentials = machine.back_end().and_then(|back_end| back_end.credentials());
+                let kind = match (refused, credentials) {
+                    (false, _) => ReadFailure::Unanswered,
+                    (true, Some(credentials)) if accepted == Some(credentials) => ReadFailure::RefusedAnew,
+                    (true, _) => ReadFailure::Refused,
+                };
                 if refused {
                     machine.drop_connection();
                 }
@@ -242,7 +251,7 @@ async fn read_loop(shared: &Shared, machine: &Machine) {
                 if machine.report_verdict() == ReportVerdict::Gone {
                     shared.machine_is_gone(machine);
                 }
-                let wait = retry_delay(failed, refused, &shared.config.policy);
+                let wait = retry_delay(failed, kind, &shared.config.policy);
                 error.retry_after().map_or(wait, |after| after.max(wait))
             }
         };
@@ -384,10 +393,13 @@ async fn read(shared: &Shared, machine: &Machine, times: &mut ReadTimes) -> Resu
         }
         times.health = Some(Instant::now());
     }
+    let pods = shared.cluster.pods_on(&machine.name);
+    back_end.expect(&pods);
     if let Reply::Now(workloads) = back_end.inventory().await? {
         machine.reported_inventory(&workloads);
         answered = true;
     }
+    machine.set_expected(&pods);
     times.workloads = Instant::now() + interval;
     Ok(answered)
 }

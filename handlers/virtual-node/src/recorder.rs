@@ -28,6 +28,8 @@ pub(crate) enum EventReason {
     /// A machine was removed while it was unreachable or had no valid description, or a node was moved to another machine:
     /// workloads may remain on the removed or former machine.
     Left,
+    /// A node has no room for a pod: it has as many as it may have.
+    OutOfPods,
     /// A pod has a field that its machine does not support. The field is ignored.
     Unsupported,
 }
@@ -47,6 +49,7 @@ impl EventReason {
             Self::Lost => ("LostByMachine", true),
             Self::Removed => ("Removed", false),
             Self::Left => ("LeftAsItIs", true),
+            Self::OutOfPods => ("OutOfpods", true),
             Self::Unsupported => ("FieldNotSupported", true),
         };
         EventNote { handler, regarding, warning, reason, text }

@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::mem::ManuallyDrop;
 use std::pin::pin;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -10,6 +12,7 @@ use futures_util::{Stream, StreamExt};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 use ratatui::{DefaultTerminal, Frame};
+use rustix::termios::tcgetwinsize;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -56,6 +59,8 @@ impl Screen {
         let (mut terminate, mut hangup) = (ended(SignalKind::terminate())?, ended(SignalKind::hangup())?);
         let mut redraw = interval(REDRAW);
         redraw.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (_open, view_open) = mpsc::channel();
+        thread::spawn(move || end_without_terminal(&view_open));
         loop {
             self.0.draw(|frame| draw(frame, view)).map_err(CommandError::Terminal)?;
             tokio::select! {
@@ -70,6 +75,17 @@ impl Screen {
                 _ = terminate.recv() => return Ok(()),
                 _ = hangup.recv() => return Ok(()),
             }
+        }
+    }
+}
+
+/// Ends the program when its terminal is closed, unless the sender of `view` is dropped within a second. The library that reads the keys then reads
+/// in an endless loop, and may do so on the thread that draws the view.
+fn end_without_terminal(view: &mpsc::Receiver<()>) {
+    while view.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
+        let is_closed = tcgetwinsize(io::stdin()).is_err();
+        if is_closed && view.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
+            std::process::exit(1);
         }
     }
 }

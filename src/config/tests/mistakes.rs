@@ -9,23 +9,23 @@ use super::*;
 #[test]
 fn all_mistakes_of_a_file_are_reported_at_once() {
     let file = r#"
-queue_depth = 5
+first_list_backlog = 5
 [kubernetes]
 enabled_handlers = ["vif", "nihgt", "vif"]
 cluster_id = "My Cluster"
 lamp_driver = "touch"
 [relay]
-queue_dept = 7
+first_list_backlo = 7
 max_concurrency = 0
 handler_timeout = "soon"
 retry_interval = "-1s"
 retry_max_interval = "0s"
-coalesce = "yes"
+allow_mass_release = "yes"
 [rely]
 [lamp]
 brightness = 91
 rooms = [1]
-coalesce = true
+allow_mass_release = true
 [admin]
 listen = "localhost:80"
 [log]
@@ -33,21 +33,21 @@ format = "yaml"
 level = "inof"
 "#;
     let expected = [
-        r#"s.toml:2:1: queue_depth: there is no such section; "queue_depth" is an option of [relay]"#,
+        r#"s.toml:2:1: first_list_backlog: there is no such section; "first_list_backlog" is an option of [relay]"#,
         r#"s.toml:4:28: kubernetes.enabled_handlers[1]: there is no "nihgt" (did you mean "night"?); known are "lb", "night", "vif""#,
         r#"s.toml:4:37: kubernetes.enabled_handlers[2]: "vif" is listed twice"#,
         r#"s.toml:5:14: kubernetes.cluster_id: "My Cluster" is not made of lower-case letters, digits and inner hyphens"#,
         r#"s.toml:6:15: kubernetes.lamp_driver: there is no "touch" (did you mean "torch"?); known are "candle", "torch""#,
-        r#"s.toml:8:1: relay.queue_dept: there is no such option; did you mean "queue_depth"?"#,
+        r#"s.toml:8:1: relay.first_list_backlo: there is no such option; did you mean "first_list_backlog"?"#,
         "s.toml:9:19: relay.max_concurrency: must be at least 1, not 0",
         r#"s.toml:10:19: relay.handler_timeout: not a length of time; write seconds, or units as in "500ms", "30s" or "2m30s""#,
         "s.toml:11:18: relay.retry_interval: must be from 0s to 8784h",
         "s.toml:12:22: relay.retry_max_interval: must be at least 1ms, not 0s",
-        r#"s.toml:13:12: relay.coalesce: invalid type: string "yes", expected a boolean"#,
+        r#"s.toml:13:22: relay.allow_mass_release: invalid type: string "yes", expected a boolean"#,
         "s.toml:14:2: rely: there is no such section; did you mean [relay]?",
         "s.toml:16:14: lamp.brightness: must be at most 90, not 91",
         "s.toml:17:10: lamp.rooms[0]: invalid type: integer `1`, expected a string",
-        r#"s.toml:18:1: lamp.coalesce: there is no such option; "coalesce" is an option of [relay]"#,
+        r#"s.toml:18:1: lamp.allow_mass_release: there is no such option; "allow_mass_release" is an option of [relay]"#,
         r#"s.toml:20:10: admin.listen: "localhost:80" is not an IP address and a port, such as "127.0.0.1:8082" or "[::]:8082""#,
         r#"s.toml:22:10: log.format: there is no "yaml"; known are "text", "json""#,
         r#"s.toml:23:9: log.level: "inof" names a level that does not exist; did you mean "info"?"#,
@@ -73,7 +73,7 @@ fn a_table_in_the_place_of_a_text_is_told_with_the_form_of_the_text() {
 #[test]
 fn all_syntax_errors_are_reported_at_once_and_no_errors_that_follow_from_them() {
     let found = mistakes(
-        "[relay]\nqueue_depth = \ncoalesce = true true\n[log]\nlevel = 'loud'\n[admin\nlisten = 1\n",
+        "[relay]\nfirst_list_backlog = \nallow_mass_release = true true\n[log]\nlevel = 'loud'\n[admin\nlisten = 1\n",
         &[],
     );
     assert_eq!(found.len(), 3, "{found:#?}");
@@ -87,7 +87,7 @@ fn all_syntax_errors_are_reported_at_once_and_no_errors_that_follow_from_them() 
 
 #[test]
 fn a_duplicate_key_is_rejected_at_its_second_location() {
-    let found = mistakes("[relay]\nqueue_depth = 1\nqueue_depth = 2\n", &[]);
+    let found = mistakes("[relay]\nfirst_list_backlog = 1\nfirst_list_backlog = 2\n", &[]);
     assert_eq!(found, ["s.toml:3:1: this is not TOML: duplicate key"]);
 }
 
@@ -109,18 +109,18 @@ fn the_error_about_a_missing_file_names_the_file() {
 #[test]
 fn mistakes_in_the_environment_name_the_variable() {
     let variables = [
-        ("STAFFETTA_RELAY__QUEUE_DEPTH", "many"),
-        ("STAFFETTA_RELAY__QUEUE_DEPHT", "7"),
-        ("STAFFETTA_RELLAY__QUEUE_DEPTH", "7"),
-        ("STAFFETTA_RELAY_COALESCE", "false"),
+        ("STAFFETTA_RELAY__FIRST_LIST_BACKLOG", "many"),
+        ("STAFFETTA_RELAY__FIRST_LIST_BACKLGO", "7"),
+        ("STAFFETTA_RELLAY__FIRST_LIST_BACKLOG", "7"),
+        ("STAFFETTA_RELAY_ALLOW_MASS_RELEASE", "false"),
         ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", "vif,viff"),
     ];
     let expected = [
         r#"environment STAFFETTA_KUBERNETES__ENABLED_HANDLERS: kubernetes.enabled_handlers[1]: there is no "viff" (did you mean "vif"?); known are "lb", "night", "vif""#,
-        "environment STAFFETTA_RELAY_COALESCE: sets nothing; write STAFFETTA_RELAY__COALESCE, with two underscores after the section",
-        r#"environment STAFFETTA_RELAY__QUEUE_DEPHT: relay.queue_depht: there is no such option; did you mean "queue_depth"?"#,
-        "environment STAFFETTA_RELAY__QUEUE_DEPTH: relay.queue_depth: invalid type: string \"many\", expected a nonzero usize",
-        "environment STAFFETTA_RELLAY__QUEUE_DEPTH: rellay: there is no such section; did you mean [relay]?",
+        "environment STAFFETTA_RELAY_ALLOW_MASS_RELEASE: sets nothing; write STAFFETTA_RELAY__ALLOW_MASS_RELEASE, with two underscores after the section",
+        r#"environment STAFFETTA_RELAY__FIRST_LIST_BACKLGO: relay.first_list_backlgo: there is no such option; did you mean "first_list_backlog"?"#,
+        "environment STAFFETTA_RELAY__FIRST_LIST_BACKLOG: relay.first_list_backlog: invalid type: string \"many\", expected a nonzero usize",
+        "environment STAFFETTA_RELLAY__FIRST_LIST_BACKLOG: rellay: there is no such section; did you mean [relay]?",
     ];
     assert_eq!(mistakes("", &variables), expected);
 }
@@ -132,7 +132,7 @@ fn variables_that_are_no_options_are_ignored() {
         ("STAFFETTA_CONFIG", "x.toml"),
         ("STAFFETTA_REAL_KUBERNETES", "1"),
         ("STAFFETTA_PORT_8082_TCP_ADDR", "10.0.0.1"),
-        ("RELAY__QUEUE_DEPTH", "x"),
+        ("RELAY__FIRST_LIST_BACKLOG", "x"),
     ];
     assert_eq!(mistakes("", &variables), [""; 0]);
 }

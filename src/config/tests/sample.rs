@@ -64,5 +64,5 @@ fn the_schema_closes_every_section_and_names_handlers_and_drivers() {
     assert_eq!(kubernetes["lamp_driver"]["oneOf"][1]["const"], "torch");
     assert_eq!(kubernetes["enabled_handlers"]["items"]["oneOf"].as_array().unwrap().len(), 3);
     assert_eq!(kubernetes["kubeconfig"]["type"], "string");
-    assert_eq!(schema["properties"]["relay"]["properties"]["queue_depth"]["minimum"], 1);
+    assert_eq!(schema["properties"]["relay"]["properties"]["first_list_backlog"]["minimum"], 1);
 }

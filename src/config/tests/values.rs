@@ -20,10 +20,11 @@ fn without_file_and_environment_all_options_have_their_defaults() {
 
 #[test]
 fn the_environment_overrides_the_file_and_the_file_overrides_the_defaults() {
-    let file = "[relay]\nqueue_depth = 7\nmax_concurrency = 3\nhandler_timeout = 5\n[lamp]\nrooms = ['a']";
+    let file =
+        "[relay]\nfirst_list_backlog = 7\nmax_concurrency = 3\nhandler_timeout = 5\n[lamp]\nrooms = ['a']";
     let variables = [
-        ("STAFFETTA_RELAY__QUEUE_DEPTH", "8"),
-        ("STAFFETTA_RELAY__COALESCE", "false"),
+        ("STAFFETTA_RELAY__FIRST_LIST_BACKLOG", "8"),
+        ("STAFFETTA_RELAY__ALLOW_MASS_RELEASE", "false"),
         ("STAFFETTA_RELAY__RETRY_INTERVAL", "250ms"),
         ("STAFFETTA_LAMP__ROOMS", "b, c"),
         ("STAFFETTA_KUBERNETES__ENABLED_HANDLERS", "[\"night\"]"),
@@ -31,7 +32,10 @@ fn the_environment_overrides_the_file_and_the_file_overrides_the_defaults() {
     ];
     let configuration = load(file, &variables).unwrap();
     let relay = &configuration.relay;
-    assert_eq!((relay.queue_depth.get(), relay.max_concurrency.get(), relay.coalesce), (8, 3, false));
+    assert_eq!(
+        (relay.first_list_backlog.get(), relay.max_concurrency.get(), relay.allow_mass_release),
+        (8, 3, false)
+    );
     assert_eq!(relay.handler_timeout, TimeSpan::from_secs(5));
     assert_eq!(relay.retry_interval, "250ms".parse().unwrap());
     assert_eq!(configuration.kubernetes.enabled_handlers, ["night"]);
@@ -57,12 +61,13 @@ fn the_keys_of_a_table_are_taken_literally() {
 
 #[test]
 fn config_show_names_the_origin_of_each_value() {
-    let configuration = load("[relay]\nqueue_depth = 7\n", &[("STAFFETTA_LOG__FORMAT", "json")]).unwrap();
+    let configuration =
+        load("[relay]\nfirst_list_backlog = 7\n", &[("STAFFETTA_LOG__FORMAT", "json")]).unwrap();
     let shown = configuration.show(&schema());
     let line =
         |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
-    assert!(line("queue_depth").starts_with("queue_depth = 7  # file "), "{shown}");
-    assert!(line("queue_depth").ends_with("s.toml:2:15"), "{shown}");
+    assert!(line("first_list_backlog").starts_with("first_list_backlog = 7  # file "), "{shown}");
+    assert!(line("first_list_backlog").ends_with("s.toml:2:22"), "{shown}");
     assert_eq!(line("format"), "format = \"json\"  # environment STAFFETTA_LOG__FORMAT");
     assert_eq!(line("retry_timeout"), "retry_timeout = \"500s\"  # default");
     assert_eq!(line("# kubeconfig"), "# kubeconfig is not set");
@@ -76,9 +81,9 @@ fn relay() -> impl Strategy<Value = Value> {
             (1..9_000_u64).prop_map(|s| json!(s))
         ]
     };
-    (1..10_000_u64, any::<bool>(), span(), span(), span()).prop_map(|(depth, coalesce, low, timeout, sweep)| {
+    (1..10_000_u64, any::<bool>(), span(), span(), span()).prop_map(|(depth, allow_mass_release, low, timeout, sweep)| {
         json!({
-            "queue_depth": depth, "coalesce": coalesce, "retry_interval": low, "retry_max_interval": "9000s",
+            "first_list_backlog": depth, "allow_mass_release": allow_mass_release, "retry_interval": low, "retry_max_interval": "9000s",
             "handler_timeout": timeout, "sweep_interval": sweep,
         })
     })

@@ -130,7 +130,11 @@ impl ElectionLoop {
         };
         let written = matches!(outcome, LeaseOutcome::Written(_));
         let was_unconfirmed = std::mem::replace(&mut self.unconfirmed, !written);
-        if written && update.transitions.is_none() {
+        if written && update.holder.is_empty() {
+            info!(
+                "the lease did not exist; it can be taken when a leader that may have held it must have stopped"
+            );
+        } else if written && update.transitions.is_none() {
             self.status.send_modify(|status| status.slow_renewals += u64::from(was_unconfirmed));
         }
         self.elector.write_completed(sent, now, outcome);

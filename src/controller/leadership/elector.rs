@@ -6,6 +6,10 @@
 //! * A candidate takes the lease `lease_duration`, which is longer, after it **observed** the last renewal. The server rejects that
 //!   if there was a renewal that the candidate did not observe: each write names the resourceVersion that it replaces.
 //!
+//! A lease that does not exist may have been deleted while a leader held it, which may not know that yet. A candidate creates it without a
+//! holder and without `renewTime`. A lease in this state is taken as any other: `lease_duration` after it was observed. Only a leader
+//! may use it at once, until the end of its term, and sets `renewTime` when a write has prolonged the term.
+//!
 //! Each process measures with its own boot clock. The timestamps of the lease are for people; any change of the lease counts as a
 //! renewal, because wall clocks can be set.
 
@@ -61,8 +65,8 @@ enum ElectorPhase {
 enum Observation {
     /// The lease was not read yet.
     Unknown,
-    /// The lease does not exist. If it was deleted while a process held it, that process may act until `free_at`.
-    Missing { free_at: BootTime },
+    /// The lease does not exist.
+    Missing,
     /// The lease exists. `since` is the time at which this version of it was first observed.
     Lease { lease: ObservedLease, since: BootTime },
 }
@@ -129,7 +133,10 @@ impl Elector {
         self.stale = false;
         self.contended &= lease.as_ref().is_none_or(|lease| self.is_free(lease));
         match (&self.phase, &lease) {
-            (ElectorPhase::Leader { .. }, Some(lease)) if lease.holder != self.identity => {
+            // Of a lease that somebody created after a deletion, nobody else is the holder.
+            (ElectorPhase::Leader { .. }, Some(lease))
+                if lease.holder != self.identity && (lease.renewed || !lease.holder.is_empty()) =>
+            {
                 self.phase = ElectorPhase::Lost(LossReason::Taken { by: lease.holder.clone() });
             }
             (ElectorPhase::Leader { .. }, _) => self.next_request = now,
@@ -140,14 +147,10 @@ impl Elector {
         }
         self.observed = match (lease, std::mem::replace(&mut self.observed, Observation::Unknown)) {
             (Some(lease), Observation::Lease { lease: last, since }) if lease.version == last.version => {
-                Observation::Lease { lease, since }
+                Observation::Lease { lease: last, since }
             }
             (Some(lease), _) => Observation::Lease { lease, since: now },
-            (None, Observation::Lease { lease, .. }) if !self.is_free(&lease) => {
-                Observation::Missing { free_at: now + self.duration(&lease) }
-            }
-            (None, Observation::Missing { free_at }) => Observation::Missing { free_at },
-            (None, _) => Observation::Missing { free_at: BootTime::default() },
+            (None, _) => Observation::Missing,
         };
     }
 
@@ -164,9 +167,8 @@ impl Elector {
     /// Records the outcome of a write whose request was sent at `sent` and completed at `now`.
     pub(super) fn write_completed(&mut self, sent: BootTime, now: BootTime, outcome: LeaseOutcome) {
         match outcome {
-            LeaseOutcome::Written(lease) => {
+            LeaseOutcome::Written(mut lease) => {
                 (self.stale, self.contended) = (false, false);
-                self.observed = Observation::Lease { lease, since: now };
                 let deadline = sent + self.timing.renew_deadline;
                 // An ended term stays ended, even if the write succeeded.
                 let in_time = match self.phase {
@@ -174,10 +176,14 @@ impl Elector {
                     ElectorPhase::Leader { deadline } => now < deadline,
                     ElectorPhase::Lost(_) => false,
                 };
-                if now < deadline && in_time {
+                if lease.holder != self.identity {
+                    self.next_request = now;
+                } else if now < deadline && in_time {
                     self.next_request = sent + self.pause();
                     self.phase = ElectorPhase::Leader { deadline };
+                    lease.renewed = true;
                 }
+                self.observed = Observation::Lease { lease, since: now };
             }
             LeaseOutcome::Conflict => {
                 self.stale = true;
@@ -208,7 +214,7 @@ impl Elector {
     /// yet.
     pub(super) fn holder(&self) -> Option<&str> {
         match &self.observed {
-            Observation::Lease { lease, .. } if !self.is_free(lease) => Some(&lease.holder),
+            Observation::Lease { lease, .. } if !self.has_no_other_holder(lease) => Some(&lease.holder),
             _ => None,
         }
     }
@@ -217,41 +223,45 @@ impl Elector {
     pub(super) fn release(&self) -> Option<LeaseUpdate> {
         let Observation::Lease { lease, .. } = &self.observed else { return None };
         let released = LeaseUpdate { holder: String::new(), duration_seconds: 1, ..self.update() };
-        (lease.holder == self.identity).then_some(released)
+        (lease.holder == self.identity && lease.renewed).then_some(released)
     }
 
     /// Returns the update that takes or renews the lease.
     fn update(&self) -> LeaseUpdate {
         let duration = self.timing.lease_duration;
         let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-        let (version, transitions) = match &self.observed {
+        let leads = self.deadline().is_some();
+        let (version, renews, transitions) = match &self.observed {
             Observation::Lease { lease, .. } => {
                 let is_renewal = lease.holder == self.identity;
-                let transitions = (!is_renewal).then_some(lease.transitions.saturating_add(1));
-                (Some(lease.version.clone()), transitions)
+                let transitions = lease.transitions.saturating_add(i32::from(lease.renewed));
+                let renews = lease.renewed || !leads;
+                (Some(lease.version.clone()), renews, (!is_renewal).then_some(transitions))
             }
-            Observation::Unknown | Observation::Missing { .. } => (None, Some(0)),
+            Observation::Unknown | Observation::Missing => (None, false, Some(0)),
         };
-        LeaseUpdate {
-            version,
-            holder: self.identity.clone(),
-            duration_seconds: i32::try_from(seconds).unwrap_or(i32::MAX),
-            transitions,
-        }
+        let holder = if version.is_some() || leads { self.identity.clone() } else { String::new() };
+        let duration_seconds = i32::try_from(seconds).unwrap_or(i32::MAX);
+        LeaseUpdate { version, holder, duration_seconds, renews, transitions }
     }
 
     /// Returns the time from which the lease may be taken.
     fn free_at(&self) -> BootTime {
         match &self.observed {
-            Observation::Missing { free_at } => *free_at,
             Observation::Lease { lease, since } if !self.is_free(lease) => *since + self.duration(lease),
-            Observation::Unknown | Observation::Lease { .. } => BootTime::default(),
+            Observation::Unknown | Observation::Missing | Observation::Lease { .. } => BootTime::default(),
         }
     }
 
-    /// Returns `true` if this participant may take the lease at once: nobody holds it, a previous term of this process left it, or this
-    /// participant holds it (a candidate only if the response to its write was lost).
+    /// Returns `true` if this participant may take the lease at once: no holder of a deleted lease can act any more, and nobody else holds
+    /// this one.
     fn is_free(&self, lease: &ObservedLease) -> bool {
+        lease.renewed && self.has_no_other_holder(lease)
+    }
+
+    /// Returns `true` if nobody holds the lease, a previous term of this process left it, or this participant holds it (a candidate only if
+    /// the response to its write was lost).
+    fn has_no_other_holder(&self, lease: &ObservedLease) -> bool {
         let holder = &lease.holder;
         holder.is_empty() || *holder == self.identity || self.previous.as_ref() == Some(holder)
     }

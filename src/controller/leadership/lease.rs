@@ -20,6 +20,8 @@ pub(super) struct ObservedLease {
     pub(super) holder: String,
     /// The time after the last renewal from which other processes may take the lease; `None` if the lease does not state it.
     pub(super) duration: Option<Duration>,
+    /// `false` if nobody has taken or renewed the lease since it was created. Holders of a deleted lease may still act then.
+    pub(super) renewed: bool,
     /// The number of times that the holder has changed (`leaseTransitions`).
     pub(super) transitions: i32,
 }
@@ -33,6 +35,8 @@ pub(super) struct LeaseUpdate {
     pub(super) holder: String,
     /// The lease duration in seconds.
     pub(super) duration_seconds: i32,
+    /// `true` if no holder of a deleted lease can act any more. Otherwise the update does not set `renewTime`.
+    pub(super) renews: bool,
     /// The number of changes of the holder, including this one; `None` for a renewal, which keeps the stored number.
     pub(super) transitions: Option<i32>,
 }
@@ -57,6 +61,7 @@ impl ObservedLease {
             version: lease.metadata.resource_version.unwrap_or_default(),
             holder: spec.holder_identity.unwrap_or_default(),
             duration: seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            renewed: spec.renew_time.is_some(),
             transitions: spec.lease_transitions.unwrap_or_default().max(0),
         }
     }
@@ -70,8 +75,8 @@ impl LeaseUpdate {
             holder_identity: Some(self.holder.clone()),
             lease_duration_seconds: Some(self.duration_seconds),
             lease_transitions: self.transitions,
-            acquire_time: self.transitions.map(|_| MicroTime(now)),
-            renew_time: Some(MicroTime(now)),
+            acquire_time: self.transitions.filter(|_| !self.holder.is_empty()).map(|_| MicroTime(now)),
+            renew_time: self.renews.then_some(MicroTime(now)),
             ..LeaseSpec::default()
         };
         let (name, resource_version) = (Some(name.to_owned()), self.version.clone());
@@ -146,8 +151,13 @@ mod tests {
 
     #[test]
     fn a_lease_of_another_tool_is_read_as_far_as_it_makes_sense() {
-        let empty =
-            ObservedLease { version: "7".into(), holder: String::new(), duration: None, transitions: 0 };
+        let empty = ObservedLease {
+            version: "7".into(),
+            renewed: false,
+            holder: String::new(),
+            duration: None,
+            transitions: 0,
+        };
         let bare = Lease { metadata: ObjectMeta::default(), spec: None };
         assert_eq!(ObservedLease::of(bare), ObservedLease { version: String::new(), ..empty.clone() });
         assert_eq!(seen(&json!({})), empty);
@@ -167,6 +177,7 @@ mod tests {
             version: Some("7".into()),
             holder: "a".into(),
             duration_seconds: 15,
+            renews: true,
             transitions: None,
         };
         let written = |update: LeaseUpdate| serde_json::to_value(update.lease("staffetta", now)).unwrap();

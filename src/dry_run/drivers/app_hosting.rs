@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::app_hosting::{
     AppHostingDriver, AppHostingDrivers, DeviceInfo, DeviceResources, DeviceSpec, HostedPods,
 };
@@ -67,6 +68,10 @@ impl AppHostingDriver for RecordingDevice {
 
     async fn list_pods(&self) -> Result<HostedPods, DriverError> {
         self.driver.driver.list_pods().await
+    }
+
+    fn expect_pods(&self, pods: &[Arc<Pod>]) {
+        self.driver.driver.expect_pods(pods);
     }
 
     fn last_answer(&self) -> Option<Instant> {

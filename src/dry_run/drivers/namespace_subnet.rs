@@ -27,7 +27,7 @@ impl NamespaceSubnetDriver for Recording<dyn NamespaceSubnetDriver> {
         Ok(())
     }
 
-    async fn networks(&self) -> Result<Vec<Owned<()>>, DriverError> {
+    async fn networks(&self) -> Result<Vec<Owned<Vec<NamespaceNetwork>>>, DriverError> {
         self.driver.networks().await
     }
 }

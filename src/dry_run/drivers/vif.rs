@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Map;
 use staffetta_driver::{
-    Activation, DriverError, MacAddress, Network, NodeInfo, Owned, Owner, PodVifDriver, Vif, VifClass, VifId,
-    VifPoolDriver, VifPoolObserver, VifRequest,
+    Activation, DriverError, MacAddress, Network, NodeInfo, Owned, Owner, PodVifDriver, Uid, Vif, VifClass,
+    VifId, VifPoolDriver, VifPoolObserver, VifRequest,
 };
 
 use super::{Recording, list, planned};
@@ -75,7 +75,9 @@ impl VifPoolObserver for Recording<dyn VifPoolDriver> {
         self.driver.vifs(None).await
     }
 
-    fn pod_vifs(&self, _: &Pod, _: &[Vif]) {}
+    fn pod_vifs(&self, _: &Pod, _: Option<&[Vif]>) {}
+
+    fn pod_ended(&self, _: &Uid) {}
 
     fn start(&self) {}
 
@@ -112,8 +114,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use staffetta_driver::{MultiVifPool, NoopVifPool, VifPoolPolicy, WarmVifPool};
     use staffetta_memory::{MemoryBulkVifDriver, MemoryNetwork, MemoryOptions, MemoryVifDriver, VifCall};
+    use staffetta_pool::{MultiVifPool, NoopVifPool, VifPoolPolicy, WarmVifPool};
 
     use super::super::testing::{Calls, owner};
     use super::*;

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use staffetta_driver::{
-    Adoption, Allocation, ExistingLoadBalancer, ExistingMark, LoadBalancer, Owner, PublicIp,
+    Adoption, Allocation, ExistingLoadBalancer, ExistingMark, LoadBalancerId, Owner, PublicIp,
 };
 use staffetta_handler::causes;
 use staffetta_network::lb::{FINALIZER, STATE_ANNOTATION, annotation_of_status, resources_of_annotation};
@@ -65,12 +65,7 @@ fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obs
     let empty = json!({});
     let status =
         object.map(|object| object.data.get("status").filter(|status| !status.is_null()).unwrap_or(&empty));
-    let text = state_text(state, service, status)?;
-    let (load_balancer, public_ip) = match &text {
-        Some(text) => resources_of_annotation(text).map_err(|error| refused(causes(&error)))?,
-        None => (None, None),
-    };
-    let text = text.filter(|_| load_balancer.is_some());
+    let Recorded { text, load_balancer, public_ip } = recorded(state, service, status)?;
     let spec = match state.specs.get(&key) {
         Some(Ok(Some(spec))) => Some(spec),
         Some(Err(error)) => return Err(refused(error.as_str())),
@@ -106,20 +101,40 @@ fn plan_service(state: &ClusterState, service: &Service) -> Result<StepList, Obs
     Ok(steps)
 }
 
-/// Returns the state of the load balancer as Kuryr recorded it, in the form of the annotation on services. It comes from `status`, that of
-/// the `KuryrLoadBalancer`, or without one from the annotation of the service or of its `Endpoints`. `None` if nothing was recorded. Fails
-/// if `status` is malformed.
-fn state_text(
-    state: &ClusterState,
-    service: &Service,
-    status: Option<&Value>,
-) -> Result<Option<String>, Obstacle> {
-    let Some(status) = status else {
-        let text = service.annotations().get(STATE_ANNOTATION);
-        return Ok(text.or_else(|| state.states_on_endpoints.get(&key_of(service))).cloned());
+/// The load balancer and the public address that Kuryr recorded.
+#[derive(Default)]
+struct Recorded {
+    /// The record in the form of the annotation on services; `None` without a load balancer, or if parts of the record are missing. Then our
+    /// controller reads the load balancer from the cloud.
+    text: Option<String>,
+    load_balancer: Option<LoadBalancerId>,
+    public_ip: Option<PublicIp>,
+}
+
+/// Returns what Kuryr recorded in `status`, that of the `KuryrLoadBalancer`, or without one in the annotation of the service or of its
+/// `Endpoints`. A status needs no more than the id of the load balancer, because the cloud knows the rest. Fails if the record is malformed.
+fn recorded(state: &ClusterState, service: &Service, status: Option<&Value>) -> Result<Recorded, Obstacle> {
+    let malformed = |error| refused(format!("its KuryrLoadBalancer is malformed: {error}"));
+    let annotated = || service.annotations().get(STATE_ANNOTATION);
+    let text = match status {
+        Some(status) => annotation_of_status(status),
+        None => match annotated().or_else(|| state.states_on_endpoints.get(&key_of(service))) {
+            Some(text) => Ok(text.clone()),
+            None => return Ok(Recorded::default()),
+        },
     };
-    let text = annotation_of_status(status);
-    text.map(Some).map_err(|error| refused(format!("its KuryrLoadBalancer is malformed: {error}")))
+    let id = status.and_then(|status| status["loadbalancer"]["id"].as_str());
+    let (text, known) = match (text, status.zip(id)) {
+        (Ok(text), _) => (text, None),
+        (Err(_), Some((status, id))) => {
+            let address = json!({ "service_pub_ip_info": status["service_pub_ip_info"] });
+            (annotation_of_status(&address).map_err(malformed)?, Some(id.into()))
+        }
+        (Err(error), None) => return Err(malformed(error)),
+    };
+    let (found, public_ip) = resources_of_annotation(&text).map_err(|error| refused(causes(&error)))?;
+    let text = found.is_some().then_some(text);
+    Ok(Recorded { text, load_balancer: known.or(found.map(|found| found.id)), public_ip })
 }
 
 /// Finds the load balancer that Kuryr recorded or, if Kuryr was stopped before it could record it, the one with the name and address of
@@ -127,16 +142,13 @@ fn state_text(
 fn find<'a>(
     state: &'a ClusterState,
     service: &Service,
-    recorded: Option<&LoadBalancer>,
+    recorded: Option<&LoadBalancerId>,
     spec: Option<&LbaasServiceSpec>,
 ) -> Result<Option<&'a ExistingLoadBalancer>, Obstacle> {
     if let Some(recorded) = recorded {
-        let found = state.load_balancers.iter().find(|found| found.id == recorded.id);
+        let found = state.load_balancers.iter().find(|found| found.id == *recorded);
         let missing = || {
-            refused(format!(
-                "load balancer {} does not exist in the projects of the configuration",
-                recorded.id
-            ))
+            refused(format!("load balancer {recorded} does not exist in the projects of the configuration"))
         };
         return found.ok_or_else(missing).map(Some);
     }

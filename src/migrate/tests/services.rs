@@ -84,6 +84,28 @@ fn a_service_with_a_kuryr_load_balancer_keeps_its_load_balancer_and_its_address(
 }
 
 #[test]
+fn a_kuryr_load_balancer_needs_no_more_than_the_id_because_the_cloud_knows_the_rest() {
+    let taken_over = TAKEN_OVER.replace(" and openstack.org/kuryr-lbaas-state", "");
+    for part in ["project_id", "port_id", "ip", "name", "subnet_id"] {
+        let mut partial = status();
+        partial["loadbalancer"].as_object_mut().unwrap().remove(part);
+        assert_eq!(of_last_release(&partial).planned(), [&*taken_over], "{part}");
+    }
+    let address = status()["service_pub_ip_info"].clone();
+    let minimal = json!({ "loadbalancer": { "id": "lb1" }, "service_pub_ip_info": address });
+    assert_eq!(of_last_release(&minimal).planned(), [&*taken_over]);
+    let private = of_last_release(&json!({ "loadbalancer": { "id": "lb1" } }));
+    assert_eq!(private.planned(), [taken_over.replace("mark floating IP f1, ", "")]);
+    // The id is checked all the same, and the address too.
+    let other = json!({ "loadbalancer": { "id": "lb2" } });
+    assert!(refusal(&of_last_release(&other)).starts_with("load balancer lb2 does not exist"));
+    let broken = json!({ "loadbalancer": { "id": "lb1" }, "service_pub_ip_info": { "ip_id": 1 } });
+    assert!(refusal(&of_last_release(&broken)).starts_with("its KuryrLoadBalancer is malformed: "));
+    let nameless = json!({ "loadbalancer": { "ip": "10.96.0.7" } });
+    assert!(refusal(&of_last_release(&nameless)).starts_with("its KuryrLoadBalancer is malformed: "));
+}
+
+#[test]
 fn the_state_of_the_first_releases_is_on_the_service_or_on_its_endpoints() {
     let text = staffetta_network::lb::annotation_of_status(&status()).unwrap();
     let taken_over =

@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use staffetta_driver::RequestRecord;
 use staffetta_handler::testing::{Fault, pod};
 use staffetta_handler::{
-    Change, Event, EventHandler, Failure, Index, Interest, Pending, Registration, ResourceEventHandler,
-    Tombstone,
+    Action, Change, Context, Event, EventHandler, Failure, Index, Interest, Pending, Registration,
+    ResourceEventHandler, Tombstone,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -28,12 +28,12 @@ where
 {
     type Error = E;
 
-    async fn on_present(&self, _: &Arc<Pod>) -> Result<(), E> {
-        (self.0.lock().unwrap())()
+    async fn on_present(&self, _: &Arc<Pod>) -> Result<Action, E> {
+        (self.0.lock().unwrap())().map(Action::from)
     }
 
-    async fn on_deleted(&self, _: &Tombstone<Pod>) -> Result<(), E> {
-        (self.0.lock().unwrap())()
+    async fn on_deleted(&self, _: &Tombstone<Pod>) -> Result<Action, E> {
+        (self.0.lock().unwrap())().map(Action::from)
     }
 }
 
@@ -237,7 +237,7 @@ struct Hangs;
 impl ResourceEventHandler<Pod> for Hangs {
     type Error = Fault;
 
-    async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Fault> {
+    async fn on_present(&self, _: &Arc<Pod>) -> Result<Action, Fault> {
         std::future::pending().await
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, from_value, json};
 use staffetta_apiserver::{ApiServer, Options};
@@ -229,4 +229,77 @@ async fn with_the_keys_of_a_role_partial_grants_and_late_reads_share_and_lose_no
     })
     .await;
     assert!(second.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs an EC2 API: devstack/real/test real_ec2"]
+async fn kills_lost_annotations_and_two_nodes_of_one_machine_share_no_address_on_a_real_ec2() {
+    let ((ec2, _turn), server) = (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
+    let client = client(&server);
+    let data = json!({
+        "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true", "warm-prefix-target": "3",
+    });
+    let map: ConfigMap =
+        from_value(json!({ "metadata": { "name": "amazon-vpc-cni" }, "data": data })).unwrap();
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "kube-system");
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    // EC2 assigns all three prefixes or none, and a /26 has two.
+    let [instance, interface] = ec2.machine("10.7.4.0/26").await;
+    create_node(&client, "win", &instance).await;
+    create_node(&client, "renamed", &instance).await;
+
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("credentials");
+    std::fs::write(&profile, "[default]\naws_access_key_id = AKIA\naws_secret_access_key = staffetta\n")
+        .unwrap();
+    let configuration = format!(
+        "[kubernetes]\nenabled_handlers = [\"prefix_ip\"]\nprefix_provider_driver = \"ec2\"\n\
+         [leader_election]\nenabled = false\n[prefix_ip]\ncool_down = \"1s\"\n\
+         [ec2]\nregion = \"eu-west-1\"\nprofile = \"default\"\nendpoint = \"{}/\"\n",
+        ec2.0
+    );
+    let start = async || {
+        let (program, environment) = (
+            Path::new(env!("CARGO_BIN_EXE_staffetta")),
+            [("AWS_SHARED_CREDENTIALS_FILE", profile.as_path())],
+        );
+        Process::start_in(&environment, program, folder.path(), &configuration, &server.kubeconfig()).await
+    };
+    let mut process = start().await;
+    process.ready().await;
+    create_pods(&client, "win", 0..10).await;
+    create_pods(&client, "renamed", 0..10).await;
+    eventually("20 pods have an address", async || addresses(&client).await.len() == 20).await;
+    let before = addresses(&client).await;
+    let pods = Api::<Pod>::namespaced(client.clone(), "default");
+    for (pod, address) in &before {
+        let ip = address.to_string();
+        let status = json!({ "status": { "phase": "Running", "podIP": ip, "podIPs": [{ "ip": ip }] } });
+        pods.patch_status(pod, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    }
+    for (pod, value) in [("win-0", None), ("renamed-1", Some("nonsense")), ("win-2", None)] {
+        process.signal("KILL").await;
+        process.ends().await;
+        let lost = json!({ "metadata": { "annotations": { ADDRESS: value } } });
+        pods.patch(pod, &PatchParams::default(), &Patch::Merge(lost)).await.unwrap();
+        process = start().await;
+        process.ready().await;
+        eventually("the annotation is written again", async || addresses(&client).await == before).await;
+        assert_eq!(ec2.blocks(&interface).await.len(), 2);
+    }
+    maps.delete("amazon-vpc-cni", &DeleteParams::default()).await.unwrap();
+    eventually("its deletion is reported", async || reasons(&client).await.contains("OptionsDeleted")).await;
+    create_pods(&client, "renamed", 10..12).await;
+    eventually("new pods have an address", async || addresses(&client).await.len() == 22).await;
+    let reasons = reasons(&client).await;
+    assert!(reasons.contains("AddressRestored"), "{reasons:?}");
+    let wrong = ["ForeignAddress", "AddressShared", "AddressLost", "AddressDrift"];
+    assert!(!wrong.iter().any(|reason| reasons.contains(*reason)), "{reasons:?}");
+    assert!(process.terminate().await.success());
+}
+
+/// Returns the reasons of all Events.
+async fn reasons(client: &Client) -> BTreeSet<String> {
+    let events = Api::<Event>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+    events.items.into_iter().filter_map(|event| event.reason).collect()
 }

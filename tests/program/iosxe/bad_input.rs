@@ -19,7 +19,7 @@ async fn a_wrong_password_is_told_at_the_node_and_locks_no_account() {
     let first = world.controller().await;
     world.until_ready("edge-1", false).await;
     world.create(&pod("web", 1)).await;
-    world.until_told("web", "cannot be reached").await;
+    world.until_told("web", "cannot be read").await;
     assert_eq!((world.device().denied(), world.device().locks()), (1, 0), "one attempt");
     eventually("the node says that it is the password", async || {
         let node = world.nodes.get("edge-1").await.unwrap();

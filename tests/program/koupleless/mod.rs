@@ -4,9 +4,13 @@
 #[allow(dead_code, reason = "tests of the tunnel use the rest")]
 #[path = "../../../drivers/koupleless/tests/mqtt/broker.rs"]
 mod broker;
+#[allow(dead_code, reason = "tests of the tunnel use the rest")]
+#[path = "../../../drivers/koupleless/tests/arklet/java.rs"]
+mod java;
 #[path = "../../support/port_forward.rs"]
 mod port_forward;
 
+mod arklet;
 mod bases;
 mod modules;
 mod mqtt;

@@ -1,7 +1,7 @@
 //! How pods become modules.
 
 use serde_json::json;
-use staffetta_koupleless_base::{AnswerFault, BaseCommand, SimulatedBaseOptions};
+use staffetta_koupleless_base::{AnswerFault, BaseCommand, SimulatedBase, SimulatedBaseOptions};
 
 use super::world::{World, active, asked, module};
 use crate::process::eventually;
@@ -131,6 +131,75 @@ async fn an_answer_that_is_lost_does_not_load_a_module_twice() {
     world.pod("web", NODE, "1").await;
     world.running("web").await;
     assert_eq!(asked(&base), ["+cart:1"]);
+}
+
+#[tokio::test]
+async fn a_lost_answer_over_http_is_followed_by_a_look_at_the_base_and_not_by_the_same_command() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let base = world.base(1).await;
+    world.node(NODE, "True").await;
+    for command in [BaseCommand::InstallBiz, BaseCommand::UninstallBiz, BaseCommand::SwitchBiz] {
+        base.behave(|behaviour| drop(behaviour.answers.insert(command, AnswerFault::Lose)));
+    }
+    updated(&world, &base).await;
+    assert!(world.events("DriverUnavailable").await.is_empty(), "nothing has failed");
+}
+
+#[tokio::test]
+async fn a_rolling_update_activates_the_new_version_before_the_old_one_is_unloaded() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let base = world.base(1).await;
+    world.node(NODE, "True").await;
+    updated(&world, &base).await;
+    world.pod("older", NODE, "1").await;
+    world.running("older").await;
+    // The successor of the pod that goes is the one that is left.
+    world.delete("older").await;
+    world.gone("older").await;
+    world.running("new").await;
+    assert_eq!(asked(&base)[4..], ["+cart:1", "=cart:1", "=cart:2", "-cart:1"]);
+}
+
+/// Has a pod with the second version of a module succeed one with the first version, as a Deployment does.
+pub(super) async fn updated(world: &World, base: &SimulatedBase) {
+    world.pod("old", NODE, "1").await;
+    world.running("old").await;
+    // Creation times are in seconds.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    world.pod("new", NODE, "2").await;
+    let new = world.running("new").await;
+    assert_eq!(new.status.unwrap().container_statuses.unwrap()[0].restart_count, 0);
+    assert_eq!(active(base), ["cart:2"], "it is ready, so it runs");
+    world.delete("old").await;
+    world.gone("old").await;
+    world.running("new").await;
+    assert_eq!(active(base), ["cart:2"]);
+    assert_eq!(asked(base), ["+cart:1", "+cart:2", "=cart:2", "-cart:1"]);
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_that_of_the_jar_file_is_told_and_leaves_nothing_behind() {
+    let world = World::new(1).await;
+    let _replica = world.replica(0).await;
+    let manifest = ("https://example.com/cart.jar".to_owned(), ("cart".to_owned(), "1.0.0".to_owned()));
+    let options = SimulatedBaseOptions { manifests: vec![manifest], ..SimulatedBaseOptions::numbered(1, 1) };
+    let base = world.base_with(options).await;
+    world.node(NODE, "True").await;
+    world.pod("web", NODE, "9").await;
+    eventually("the pod says which version the JAR file has", async || {
+        let pod = world.pods().get("web").await.unwrap();
+        serde_json::to_string(&pod.status).unwrap().contains("cart:1.0.0")
+    })
+    .await;
+    eventually("the module that nobody wants is unloaded", async || {
+        asked(&base).contains(&"-cart:1.0.0".into())
+    })
+    .await;
+    world.delete("web").await;
+    world.gone("web").await;
+    eventually("nothing is left", async || base.modules().is_empty()).await;
 }
 
 #[tokio::test]

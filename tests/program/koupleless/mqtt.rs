@@ -1,6 +1,6 @@
 //! The controller with bases that are reached over MQTT, and outages of the broker.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use staffetta_koupleless_base::{
@@ -8,6 +8,7 @@ use staffetta_koupleless_base::{
 };
 
 use super::broker::Broker;
+use super::modules::updated;
 use super::world::{World, active, asked};
 use crate::process::eventually;
 
@@ -110,7 +111,7 @@ async fn outage(broker: AnyBroker, version: &str) {
     }
     world.running("more").await;
     world.gone("web-2").await;
-    assert_eq!(asked(&bases[0]), ["+cart:1", "+cart:2"]);
+    assert_eq!(asked(&bases[0]), ["+cart:1", "+cart:2", "=cart:2"]);
     assert_eq!(
         (asked(&bases[1]), asked(&bases[2])),
         (vec!["+cart:1".into(), "-cart:1".into()], vec!["+cart:1".into()])
@@ -126,7 +127,8 @@ async fn outage(broker: AnyBroker, version: &str) {
     eventually("the base is taken over", taken).await;
     world.delete("more").await;
     world.gone("more").await;
-    assert_eq!((asked(&bases[0]).len(), active(&bases[0])), (3, vec!["cart:1".to_owned()]));
+    assert_eq!(asked(&bases[0])[3..], ["=cart:1", "-cart:2"]);
+    assert_eq!(active(&bases[0]), ["cart:1"]);
 }
 
 #[tokio::test]
@@ -149,16 +151,78 @@ async fn a_command_that_fails_is_shown_with_its_pod_and_so_is_one_without_an_ans
     }
 }
 
+/// Loses all answers to commands, replaces and updates a module, restarts the broker, and updates and removes it.
+async fn lost_answers(mut broker: AnyBroker, version: &str) {
+    let world = World::new(1).await;
+    let _replica = world.replica_with(0, &broker.options(version)).await;
+    let base = broker.base(1);
+    let lose = |command| base.behave(|behaviour| drop(behaviour.answers.insert(command, AnswerFault::Lose)));
+    [BaseCommand::InstallBiz, BaseCommand::UninstallBiz, BaseCommand::SwitchBiz].into_iter().for_each(lose);
+    world.node(&node(1), "True").await;
+    updated(&world, &base).await;
+    broker.stop().await;
+    broker.start().await;
+    world.change_image("new", "https://example.com/other.jar").await;
+    eventually("the module is replaced", async || asked(&base).len() == 6).await;
+    world.running("new").await;
+    world.delete("new").await;
+    world.gone("new").await;
+    assert_eq!(asked(&base)[4..], ["-cart:2", "+cart:2", "-cart:2"]);
+    assert!(active(&base).is_empty());
+}
+
 #[tokio::test]
-async fn the_node_of_a_base_whose_tunnel_is_not_configured_any_more_is_removed() {
+async fn lost_answers_over_mqtt_block_and_repeat_nothing() {
+    lost_answers(AnyBroker::Simulated(SimulatedBroker::start().await.unwrap()), "3.1.1").await;
+}
+
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn lost_answers_block_and_repeat_nothing_on_a_real_broker() {
+    for version in ["3.1.1", "5"] {
+        lost_answers(AnyBroker::Real(Broker::private()), version).await;
+    }
+}
+
+/// The back-off after the second failure of an operation is 20 s.
+#[tokio::test]
+#[ignore = "needs mosquitto"]
+async fn a_pod_in_back_off_hears_that_its_module_is_active_on_a_real_broker() {
+    for version in ["3.1.1", "5"] {
+        let broker = AnyBroker::Real(Broker::private());
+        let world = World::new(1).await;
+        let _replica = world.replica_with(0, &broker.options(version)).await;
+        let full = broker
+            .base_with(SimulatedBaseOptions { max_metaspace: 1, ..SimulatedBaseOptions::numbered(1, 1) });
+        world.node(&node(1), "True").await;
+        world.pod("web-1", &node(1), "1").await;
+        eventually("two attempts fail", async || full.received(BaseCommand::InstallBiz) == 2).await;
+        drop(full);
+        let failed = Instant::now();
+        let built_in = vec![("cart".to_owned(), "1".to_owned())];
+        let base =
+            broker.base_with(SimulatedBaseOptions { built_in, ..SimulatedBaseOptions::numbered(1, 1) });
+        world.running("web-1").await;
+        let heard = failed.elapsed();
+        println!("heard after {heard:?} over MQTT {version}");
+        assert!(heard < Duration::from_secs(10), "{heard:?}, as if it had waited for its next attempt");
+        assert_eq!(base.received(BaseCommand::InstallBiz), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_node_of_a_base_whose_tunnel_is_not_configured_any_more_is_not_ready_and_stays() {
     let broker = AnyBroker::Simulated(SimulatedBroker::start().await.unwrap());
     let world = World::new(2).await;
     let mut over_http = world.replica(0).await;
     let _base = world.base(1).await;
-    world.node(&node(1), "True").await;
+    let uid = world.node(&node(1), "True").await.metadata.uid;
     assert!(over_http.process.terminate().await.success());
-    let _over_mqtt = world.replica_with(1, &broker.options("5")).await;
-    world.node_gone(&node(1)).await;
+    let over_mqtt = world.replica_with(1, &broker.options("5")).await;
+    world.node(&node(1), "False").await;
+    drop(over_mqtt);
+    let _again = world.replica(0).await;
+    assert_eq!(world.node(&node(1), "True").await.metadata.uid, uid, "it is the same node");
     let events = world.events("MachineUnreachable").await;
     assert!(events.iter().any(|text| text.contains("vnode.tunnels")), "{events:?}");
 }

@@ -109,6 +109,11 @@ impl World {
         Replica { process, proxy, _folder: folder }
     }
 
+    /// Returns the address at which a replica listens for bases.
+    pub(crate) fn listener(&self, replica: usize) -> SocketAddr {
+        self.listeners[replica]
+    }
+
     /// Starts a base with an address of its own.
     pub(crate) async fn base(&self, number: u16) -> SimulatedBase {
         self.base_with(SimulatedBaseOptions::numbered(number, 1)).await
@@ -224,9 +229,13 @@ pub(crate) fn module(name: &str, version: &str, image: &str) -> Value {
     json!({ "name": name, "image": image, "env": [{ "name": "BIZ_VERSION", "value": version }] })
 }
 
-/// Returns what a base was asked to do with its modules, in order: `+` loads, `-` unloads.
+/// Returns what a base was asked to do with its modules, in order: `+` loads, `-` unloads, `=` activates.
 pub(crate) fn asked(base: &SimulatedBase) -> Vec<String> {
-    let sign = |command| if command == BaseCommand::InstallBiz { '+' } else { '-' };
+    let sign = |command| match command {
+        BaseCommand::InstallBiz => '+',
+        BaseCommand::SwitchBiz => '=',
+        _ => '-',
+    };
     let operations = base.operations();
     operations.iter().map(|operation| format!("{}{}", sign(operation.command), operation.module)).collect()
 }

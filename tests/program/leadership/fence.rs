@@ -10,9 +10,9 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use serde_json::json;
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::{Controller, Role};
-use staffetta_driver::VifPoolDriver;
+use staffetta_driver::{Fence, VifPoolDriver};
 use staffetta_handler::testing::Fault;
-use staffetta_handler::{Registration, ResourceEventHandler, causes};
+use staffetta_handler::{Action, Registration, ResourceEventHandler, causes};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -56,9 +56,9 @@ struct Seen {
 impl ResourceEventHandler<Pod> for Patient {
     type Error = std::convert::Infallible;
 
-    async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Self::Error> {
+    async fn on_present(&self, _: &Arc<Pod>) -> Result<Action, Self::Error> {
         if self.seen.began.fetch_max(self.term, Ordering::SeqCst) == self.term {
-            return Ok(());
+            return Ok(Action::done());
         }
         if self.wants == Wants::ALateWrite {
             tokio::spawn(late_write(
@@ -70,7 +70,7 @@ impl ResourceEventHandler<Pod> for Patient {
         }
         self.goes_on.clone().wait_for(|goes_on| *goes_on).await.unwrap();
         self.seen.calls.lock().unwrap().push(self.term);
-        Ok(())
+        Ok(Action::done())
     }
 }
 
@@ -219,4 +219,52 @@ async fn a_former_leader_is_a_ready_standby_without_the_conditions_of_a_leader()
     eventually("it stands by, and is ready", async || readiness().await == "ok\n").await;
     assert_eq!(controller.leadership().role, Role::Standby { holder: "a thief".into() });
     controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_lease_is_released_only_when_requests_that_no_queue_knows_have_ended() {
+    let world = World::embedded().await;
+    let (let_go, goes_on) = watch::channel(false);
+    let (fences, found) = tokio::sync::mpsc::unbounded_channel();
+    let mut registry = staffetta::assembly::registry();
+    registry.handler("patient", "Leaves a request behind.", move |setup| {
+        drop(fences.send(setup.shared(|| Ok(Fence::default()))?));
+        Ok(Registration::new(Idle).on::<Pod>().erase())
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let options = format!(
+        "[kubernetes]\nenabled_handlers = [\"patient\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[leader_election]\n{PATIENT}"
+    );
+    std::fs::write(file.path(), options).unwrap();
+    let schema = FileSchema::assemble(&registry).unwrap();
+    let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+    let mut controller = Controller::start(registry, &configuration, world.client()).await.unwrap();
+    controller.ready().await.unwrap();
+    // The last one is that of the term; the others were built to check that this is possible.
+    let mut found = found;
+    let mut fence = found.recv().await.unwrap();
+    while let Ok(later) = found.try_recv() {
+        fence = later;
+    }
+    let (detached, mut released) = (Arc::clone(&fence), goes_on);
+    let request = tokio::spawn(async move {
+        detached.run(async move { released.wait_for(|goes_on| *goes_on).await.map(drop).unwrap() }).await
+    });
+    let holder = async || world.leases().get("staffetta").await.unwrap().spec.unwrap().holder_identity;
+    let mut stopping = tokio::spawn(controller.stop());
+    eventually("no other request begins", async || fence.run(async {}).await.is_none()).await;
+    for _ in 0..50 {
+        assert!(holder().await.is_some_and(|holder| !holder.is_empty()) && !stopping.is_finished());
+    }
+    let_go.send(true).unwrap();
+    (&mut stopping).await.unwrap().unwrap();
+    assert_eq!(request.await.unwrap(), Some(()), "it was awaited");
+    assert!(holder().await.is_none_or(|holder| holder.is_empty()), "and then the lease was released");
+}
+
+/// A handler that does nothing.
+struct Idle;
+
+impl ResourceEventHandler<Pod> for Idle {
+    type Error = std::convert::Infallible;
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::world::{LONG, SHORT, World};
@@ -14,6 +14,7 @@ async fn strangers_lease(world: &World, hours: i64, duration: impl Into<Value>) 
     let lease = json!({ "metadata": { "name": "staffetta", "labels": { "theirs": "yes" } }, "spec": {
         "holderIdentity": "a stranger", "leaseDurationSeconds": duration.into(),
         "renewTime": format!("{renewed:.6}") } });
+    world.leases().delete("staffetta", &DeleteParams::default()).await.unwrap();
     world.leases().create(&PostParams::default(), &serde_json::from_value(lease).unwrap()).await.unwrap();
 }
 
@@ -67,12 +68,7 @@ async fn a_lease_without_a_duration_is_taken_after_the_configured_one_on_the_emb
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn leases_of_other_controllers_are_interpreted_correctly_on_a_real_server() {
     let world = World::real().await;
-    let delete = async || {
-        world.leases().delete("staffetta", &kube::api::DeleteParams::default()).await.unwrap();
-    };
     a_lease_with_past_timestamps_is_respected_until_it_is_released(&world).await;
-    delete().await;
     a_lease_with_future_timestamps_is_taken_when_it_is_not_renewed(&world).await;
-    delete().await;
     a_lease_without_a_duration_is_taken_after_the_configured_one(&world).await;
 }

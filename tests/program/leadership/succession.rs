@@ -1,5 +1,7 @@
 //! The succession of leaders: one process leads, and another one takes over when it ends.
 
+use kube::api::DeleteParams;
+
 use super::world::{AT_ONCE, LONG, PATIENT, SHORT, World};
 use crate::process::eventually;
 
@@ -20,7 +22,7 @@ async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
         leader.renew_time > leader.acquire_time
     })
     .await;
-    assert_eq!((leader.lease_transitions, leader.lease_duration_seconds), (Some(0), Some(10)));
+    assert_eq!((leader.lease_transitions, leader.lease_duration_seconds), (Some(1), Some(10)));
 
     first.process.signal("KILL").await;
     first.process.ends().await;
@@ -30,7 +32,7 @@ async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
     second.process.ready().await;
     let heir = world.lease().await;
     assert_ne!(heir.holder_identity, leader.holder_identity);
-    assert_eq!(heir.lease_transitions, Some(1));
+    assert_eq!(heir.lease_transitions, Some(2));
     assert!(heir.acquire_time > leader.renew_time, "{heir:?}");
     assert!(second.process.terminate().await.success());
     assert_eq!(world.lease().await.holder_identity.as_deref().unwrap_or_default(), "");
@@ -99,6 +101,34 @@ async fn a_standby_without_events_in_its_watch_takes_over(world: &World) {
     world.pod("web").await;
     world.until_plugged("web", true).await;
     assert!(second.process.terminate().await.success());
+}
+
+async fn a_process_that_never_saw_a_deleted_lease_leads_when_its_holder_has_stopped(world: &World) {
+    let mut first = world.runner(SHORT, AT_ONCE).await;
+    first.leads().await;
+    first.proxy.faults().begin_outage();
+    world.leases().delete("staffetta", &DeleteParams::default()).await.unwrap();
+    let mut second = world.runner(SHORT, AT_ONCE).await;
+    second.leads().await;
+    assert_eq!(first.losses().await, 1, "two lead");
+    first.is_deposed().await;
+    world.pod("web").await;
+    world.until_plugged("web", true).await;
+    first.proxy.faults().end_outage();
+    first.stands_by().await;
+    assert!(second.process.terminate().await.success());
+}
+
+#[tokio::test]
+async fn a_process_that_never_saw_a_deleted_lease_leads_when_its_holder_has_stopped_on_the_embedded_server() {
+    a_process_that_never_saw_a_deleted_lease_leads_when_its_holder_has_stopped(&World::embedded().await)
+        .await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn a_process_that_never_saw_a_deleted_lease_leads_when_its_holder_has_stopped_on_a_real_server() {
+    a_process_that_never_saw_a_deleted_lease_leads_when_its_holder_has_stopped(&World::real().await).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use staffetta_apiserver::testing::RealServer;
 use staffetta_apiserver::{ApiServer, Options, Proxy, RequestRecord};
 use tempfile::TempDir;
 
-use crate::process::{Process, eventually};
+use crate::process::{Process, eventually, leave_lease};
 
 const VIF: &str = "openstack.org/kuryr-vif";
 
@@ -28,7 +28,7 @@ pub(crate) const LONG: &str = "lease_duration = \"1h\"\nrenew_deadline = \"30m\"
 /// Options of `[memory]`: a VIF is active as soon as it is made.
 pub(crate) const AT_ONCE: &str = "activation_delay_ms = 0\n";
 
-/// An API server without a controller.
+/// An API server without a controller, whose lease nobody holds.
 pub(crate) struct World {
     client: Client,
     kubeconfig: Kubeconfig,
@@ -62,7 +62,9 @@ impl World {
     }
 
     async fn new(kubeconfig: Kubeconfig, server: Server) -> Self {
-        Self { client: client(kubeconfig.clone()).await, kubeconfig, _server: server }
+        let client = client(kubeconfig.clone()).await;
+        leave_lease(client.clone()).await;
+        Self { client, kubeconfig, _server: server }
     }
 
     /// A client of the server, past any proxy.

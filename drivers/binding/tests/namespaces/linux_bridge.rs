@@ -128,7 +128,60 @@ fn an_interface_that_kuryr_plugged_is_unplugged() {
         "ip link add {name} type veth peer name eth0 address {mac} netns {} && ip link set {name} master {} up",
         node.pods[0], node.bridge
     ));
-    binding.unplug(&pod).unwrap();
+    // There is no record of it, and the bridge of the kernel has no OVSDB.
+    binding.unplug_unrecorded(&pod.owner, &pod.netns, "eth0").unwrap();
     assert!(link(&name).is_none());
     assert!(!node.run_in(0, "ip -o link").contains("eth0"));
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_check_sees_the_mtu_and_each_route() {
+    let mut node = Node::new();
+    let (binding, mut pod) = (binding(&node), node.pod(11));
+    let route = Route { cidr: "10.97.0.0/16".parse().unwrap(), gateway: "10.99.0.7".parse().unwrap() };
+    pod.vif.subnets[0].routes = vec![route];
+    binding.plug(&pod).unwrap();
+    let wrong = |change: &str, undo: &str| {
+        node.run_in(0, change);
+        let error = binding.check(&pod).unwrap_err();
+        assert_eq!(error.reason(), Reason::NotFound);
+        node.run_in(0, undo);
+        binding.check(&pod).unwrap();
+        error.to_string()
+    };
+    let mtu = wrong("ip link set eth0 mtu 1399", "ip link set eth0 mtu 1400");
+    assert!(mtu.contains("the MTU of eth0 is 1399, and that of the network 1400"), "{mtu}");
+    for (route, undo) in [
+        ("10.97.0.0/16 via 10.99.0.7", ""),
+        ("0.0.0.0/0 via 10.99.0.1", "dev eth0"),
+        ("::/0 via fd99::1", "dev eth0"),
+    ] {
+        let family = if route.contains("::") { "-6" } else { "-4" };
+        let error = wrong(
+            &format!("ip {family} route del {route}"),
+            &format!("ip {family} route add {route} {undo}"),
+        );
+        assert!(error.contains(&format!("there is no route to {route}")), "{error}");
+    }
+    wrong("ip route replace default via 10.99.0.9", "ip route replace default via 10.99.0.1");
+    binding.unplug(&pod).unwrap();
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn a_namespace_that_cannot_be_opened_hangs_nothing_and_leaves_no_record_behind() {
+    let mut node = Node::new();
+    let (binding, pod) = (binding(&node), node.pod(11));
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, link) = (folder.path().join("pipe"), folder.path().join("link"));
+    sh(&format!("mkfifo {} && ln -s {1} {1}", pipe.display(), link.display()));
+    for netns in [pipe, link, folder.path().to_owned(), "/proc/self/mem".into()] {
+        let other = VifAttachment { netns, ..pod.clone() };
+        assert_eq!(binding.plug(&other).unwrap_err().reason(), Reason::NotFound, "{:?}", other.netns);
+        binding.unplug(&other).unwrap();
+        binding.unplug_unrecorded(&other.owner, &other.netns, "eth0").unwrap();
+    }
+    binding.plug(&pod).unwrap();
+    binding.unplug(&pod).unwrap();
 }

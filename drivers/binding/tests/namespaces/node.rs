@@ -66,7 +66,8 @@ impl Node {
             preserve_on_delete: false,
             port_profile: None,
         };
-        VifAttachment { vif, netns, interface: "eth0".to_owned(), default_route: true }
+        let owner = format!("{host:02x}{:062x}/eth0", self.number);
+        VifAttachment { vif, netns, interface: "eth0".to_owned(), default_route: true, owner }
     }
 
     /// Runs a command in the network namespace of a pod.

@@ -47,8 +47,8 @@ fn two_pods_on_open_vswitch_exchange_packets_of_both_ip_versions() {
 
 #[test]
 #[ignore = "needs network namespaces and Open vSwitch"]
-fn the_port_of_the_node_follows_its_bridge_unless_that_does_not_exist() {
-    let node = Node::new();
+fn the_port_of_the_node_is_restored_follows_its_bridge_and_is_no_pods() {
+    let mut node = Node::new();
     let bridge = format!("stov{}", node.number);
     let other = format!("{bridge}b");
     let switch = OpenVSwitch::start(&bridge);
@@ -69,8 +69,44 @@ fn the_port_of_the_node_follows_its_bridge_unless_that_does_not_exist() {
         ensure(bridge).unwrap();
         assert_eq!(switch.vsctl(&format!("port-to-br {name}")).trim(), bridge);
     }
+    // Whatever is lost is made again, and what is whole is left as it is.
+    let lost = [
+        format!("ovs-vsctl --db=unix:{} del-port {name}", switch.socket().display()),
+        format!("ip link del {name}"),
+        format!("ip addr del 10.99.9.9/24 dev {name}"),
+        format!("ip link set {name} down"),
+        format!("ip link set {name} address fa:16:3e:00:00:98"),
+    ];
+    for lost in lost {
+        sh(&lost);
+        ensure(&other).unwrap_or_else(|error| panic!("{lost}: {error}"));
+        let found = sh(&format!("ip addr show {name}"));
+        let is_whole = |part| found.contains(part);
+        assert!(["10.99.9.9/24", "fa:16:3e:00:00:99", ",UP"].into_iter().all(is_whole), "{lost}: {found}");
+        let before = link(&name);
+        ensure(&other).unwrap();
+        assert_eq!(link(&name), before, "{lost}");
+    }
     assert!(ensure("none").unwrap_err().to_string().contains("there is no bridge none"));
     assert_eq!(switch.vsctl(&format!("port-to-br {name}")).trim(), other, "it is kept");
+
+    // A pod that shows the port of the node, or another with the same start of the id, gets nothing, and its end costs the node nothing.
+    let binding = OpenVSwitchBinding::new(switch.socket(), permitted(&other));
+    for id in [port_id.clone(), format!("{}ffff", &port_id[..11])] {
+        let mut pod = node.pod(11 + u8::try_from(node.pods.len()).unwrap());
+        pod.vif.class = VifClass::OpenVSwitch { vif_name: "eth0".to_owned(), bridge_name: other.clone() };
+        pod.vif.id = id.as_str().into();
+        for is_there in [true, false] {
+            if !is_there {
+                sh(&format!("ip link del {name}"));
+            }
+            assert_eq!(binding.plug(&pod).unwrap_err().reason(), Reason::Conflict, "{id}");
+            binding.unplug(&pod).unwrap();
+            binding.unplug_unrecorded(&pod.owner, &pod.netns, "eth0").unwrap();
+            assert_eq!(switch.vsctl(&format!("port-to-br {name}")).trim(), other, "{id}");
+            ensure(&other).unwrap();
+        }
+    }
     switch.vsctl(&format!("del-br {bridge} -- del-br {other}"));
 }
 
@@ -95,7 +131,7 @@ fn a_port_that_kuryr_or_an_earlier_boot_left_is_removed() {
     let (name, mac, id) = (pod.host_interface(), pod.vif.address, &pod.vif.id);
     sh(&format!("ip link add {name} type veth peer name eth0 address {mac} netns {}", node.pods[0]));
     switch.vsctl(&format!("add-port {bridge} {name} -- set interface {name} external_ids:iface-id={id}"));
-    binding.unplug(&pod).unwrap();
+    binding.unplug_unrecorded(&pod.owner, &pod.netns, "eth0").unwrap();
     assert_eq!(ports(), "");
     assert!(link(&name).is_none());
 }

@@ -1,6 +1,9 @@
 //! The driver that runs pods on a device.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use super::device::{DeviceInfo, DeviceResources};
@@ -97,6 +100,11 @@ pub trait AppHostingDriver: Send + Sync {
     /// Lists the pods on the device that belong to this cluster or can be adopted (see [`HostedPod::marked`]). It reads the state
     /// of the device once for all pods. If nothing has changed since the last call, the result may be the same `Arc`.
     async fn list_pods(&self) -> Result<HostedPods, DriverError>;
+
+    /// Tells the driver which pods the cluster has bound to the device. Called before each [`list_pods`](Self::list_pods), and so before the
+    /// first step for a pod whose status shows that an earlier process deployed it. What a status shows (a container, an address) counts as
+    /// present on the device until several responses without it have proven the contrary. The default does nothing.
+    fn expect_pods(&self, _pods: &[Arc<Pod>]) {}
 
     /// Returns the time of the last response of the device to any request; `None` if there was none, or the driver does not
     /// record it. A caller whose own call waits for earlier ones can thus see that the device is reachable.

@@ -11,8 +11,4 @@ pub use device::{DeviceInfo, DeviceResources, ReservedResources};
 pub use driver::AppHostingDriver;
 pub use drivers::{AppHostingDriverTable, AppHostingDrivers};
 pub use hosted::{DeploymentStage, HostedContainer, HostedContainerState, HostedPod, HostedPods};
-pub use spec::{
-    AppGigabitEthernet, CredentialSecretRef, DeviceSpec, InterfaceSpec, InterfaceType, LogLevel,
-    ManagementSpec, Networking, Password, PortMode, ResourceLimits, TaintEffect, TaintSpec, TlsSpec,
-    VirtualPortGroup, VlanInterface, XeSpec,
-};
+pub use spec::{DeviceSpec, Password, ResourceLimits, TlsSpec};

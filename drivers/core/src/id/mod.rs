@@ -8,7 +8,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use owner::*;
+pub use owner::{Owned, Owner};
 
 /// Defines a string type for each kind of identifier.
 macro_rules! identifiers {

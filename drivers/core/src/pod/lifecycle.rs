@@ -11,7 +11,8 @@ pub enum PodLifecycle {
     Unscheduled,
     /// The pod has a node and needs a VIF before its containers can start.
     Starting,
-    /// The pod has started. It has a network, either from this controller or from another component.
+    /// The pod has started, or its status is missing, which does not tell. It has a network, either from this controller or from another
+    /// component.
     Started,
     /// The deletion of the pod was requested; its containers may still run.
     Terminating,
@@ -26,19 +27,19 @@ impl PodLifecycle {
     /// Derives the state from the pod's spec, phase and deletion timestamp.
     pub fn of(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending");
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let deleting = pod.metadata.deletion_timestamp.is_some();
         // The server sets it together with the timestamp, and lowers it to 0 when the kubelet says that all ended.
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
         if spec.and_then(|spec| spec.host_network).unwrap_or(false) {
             Self::HostNetwork
-        } else if matches!(phase, "Succeeded" | "Failed") || (deleting && grace == 0) {
+        } else if matches!(phase, Some("Succeeded" | "Failed")) || (deleting && grace == 0) {
             Self::Finished { deleting }
         } else if deleting {
             Self::Terminating
         } else if spec.and_then(|spec| spec.node_name.as_deref()).unwrap_or_default().is_empty() {
             Self::Unscheduled
-        } else if phase == "Pending" {
+        } else if phase == Some("Pending") {
             Self::Starting
         } else {
             Self::Started
@@ -75,7 +76,7 @@ mod tests {
             life(&json!({}), &json!({ "containers": [] }), Some("Pending")),
             PodLifecycle::Unscheduled
         );
-        assert_eq!(life(&json!({}), &spec, None), PodLifecycle::Starting);
+        assert_eq!(life(&json!({}), &spec, None), PodLifecycle::Started, "it may run");
         assert_eq!(life(&json!({}), &spec, Some("Pending")), PodLifecycle::Starting);
         assert_eq!(life(&json!({}), &spec, Some("Running")), PodLifecycle::Started);
         assert_eq!(life(&json!({}), &spec, Some("Unknown")), PodLifecycle::Started);

@@ -6,7 +6,7 @@ mod listing_progress;
 mod log;
 mod observer;
 
-pub use fence::*;
-pub use listing_progress::*;
-pub use log::*;
-pub use observer::*;
+pub use fence::Fence;
+pub use listing_progress::{count_listed, page_listed};
+pub use log::{LoggedRequest, RequestLog, RequestRecord};
+pub use observer::{NoopRequestObserver, RequestObserver, RequestOutcome};

@@ -14,7 +14,7 @@ pub const BASELINE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The properties of a machine by which its baseline is chosen: the containers with which it starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub struct QueryBaselineRequest {
     /// The name of the machine, which machines of the same kind share.
     pub name: String,
@@ -32,10 +32,15 @@ pub struct BaselineQuery {
     /// The properties of the machine, by which its baseline is chosen.
     pub request: QueryBaselineRequest,
     /// The sending end of the channel that carries the answer to the tunnel that passed the query on.
-    pub(super) answer: oneshot::Sender<Vec<Container>>,
+    answer: oneshot::Sender<Vec<Container>>,
 }
 
 impl BaselineQuery {
+    /// Creates a query whose answer goes to `answer`.
+    pub fn new(request: QueryBaselineRequest, answer: oneshot::Sender<Vec<Container>>) -> Self {
+        Self { request, answer }
+    }
+
     /// Answers the query. The answer is dropped if nobody waits for it any longer, as after [`BASELINE_TIMEOUT`].
     pub fn answer(self, containers: Vec<Container>) {
         // Nobody waits any longer.
@@ -69,11 +74,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keys_of_a_query_are_those_of_the_reference() {
+    fn a_query_is_plain_data() {
         let sample = json!({
             "name": "shop", "version": "1.1.1",
-            "customLabels": { "base.koupleless.io/stack": "java" },
-            "customTaints": [{ "key": "example.com/drain", "effect": "NoExecute" }],
+            "custom_labels": { "base.koupleless.io/stack": "java" },
+            "custom_taints": [{ "key": "example.com/drain", "effect": "NoExecute" }],
         });
         let request: QueryBaselineRequest = serde_json::from_value(sample.clone()).unwrap();
         assert_eq!(serde_json::to_value(&request).unwrap(), sample);

@@ -2,15 +2,19 @@
 
 use std::fmt;
 
+use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
 use super::pod_key::PodKey;
 use crate::id::ContainerKey;
 
+/// The reason of a [`ContainerStatusData`] whose state the tunnel does not know. Such a container is reported as deactivated, and is neither
+/// started, stopped nor activated while a pod has it.
+pub const UNKNOWN_STATE: &str = "UnknownState";
+
 /// The status of one container on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct ContainerStatusData {
     /// The key of the container, as [`Tunnel::get_container_unique_key`](super::Tunnel::get_container_unique_key) returns it.
     pub key: ContainerKey,
@@ -30,10 +34,9 @@ pub struct ContainerStatusData {
     pub message: String,
 }
 
-/// The state of a container on a machine. In JSON, it is written in upper case and parsed case-insensitively, because
-/// machines differ.
+/// The state of a container on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE", try_from = "String")]
+#[serde(rename_all = "snake_case")]
 pub enum ContainerState {
     /// The container is not loaded yet.
     Unresolved,
@@ -41,8 +44,8 @@ pub enum ContainerState {
     Resolved,
     /// The container runs.
     Activated,
-    /// The container was switched off, and is still loaded. Tunnels also report a container in an unknown state so, because it is then
-    /// neither started nor stopped while a pod has it.
+    /// The container is loaded and does not run, for example because another version of it does. Tunnels also report a container in an
+    /// unknown state so, with the reason [`UNKNOWN_STATE`].
     Deactivated,
     /// The container failed to start or to stop.
     Broken,
@@ -50,51 +53,23 @@ pub enum ContainerState {
     Stopped,
 }
 
-impl ContainerState {
-    /// Each state with its name in JSON.
-    const ALL: [(&str, Self); 6] = [
-        ("UNRESOLVED", Self::Unresolved),
-        ("RESOLVED", Self::Resolved),
-        ("ACTIVATED", Self::Activated),
-        ("DEACTIVATED", Self::Deactivated),
-        ("BROKEN", Self::Broken),
-        ("STOPPED", Self::Stopped),
-    ];
-
-    /// Parses a state, in upper, lower or mixed case; `None` if there is no such state.
-    ///
-    /// ```
-    /// use staffetta_driver::tunnel::ContainerState;
-    ///
-    /// assert_eq!(ContainerState::parse("activated"), Some(ContainerState::Activated));
-    /// ```
-    pub fn parse(text: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find_map(|(name, state)| name.eq_ignore_ascii_case(text).then_some(state))
-    }
-}
-
+/// Writes the name of the state in upper case, as messages to users show it.
 impl fmt::Display for ContainerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.into_iter().find_map(|(name, state)| (state == *self).then_some(name));
-        f.write_str(name.unwrap_or_default())
-    }
-}
-
-impl TryFrom<String> for ContainerState {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| {
-            let names = Self::ALL.map(|(name, _)| name).join(", ");
-            format!("`{text}` is not one of {names}")
+        f.write_str(match self {
+            Self::Unresolved => "UNRESOLVED",
+            Self::Resolved => "RESOLVED",
+            Self::Activated => "ACTIVATED",
+            Self::Deactivated => "DEACTIVATED",
+            Self::Broken => "BROKEN",
+            Self::Stopped => "STOPPED",
         })
     }
 }
 
-/// The answer to the request to start or to stop a container.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The answer to the request to start, to activate or to stop a container. It is evidence only for what it says: whether the container
+/// runs, the next report of the machine shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContainerOperationResponseData {
     /// The key of the container.
     pub container_key: ContainerKey,
@@ -106,16 +81,21 @@ pub struct ContainerOperationResponseData {
     /// The message of the machine, for people; empty if there is none.
     #[serde(default)]
     pub message: String,
+    /// The container that the machine started instead of the requested one, which nobody wants; `None` if it started no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Box<Container>>,
 }
 
-/// The outcome of a request to start or to stop a container.
+/// The outcome of a request to start, to activate or to stop a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
+#[serde(rename_all = "snake_case")]
 pub enum OperationResponseResult {
     /// The machine did as requested.
     Success,
-    /// The machine failed to do it, or did not answer in time.
+    /// The machine answered that it failed to do it, or the request was not sent.
     Fail,
+    /// No answer arrived, or none that can be read: the request may have taken effect, and still may.
+    Unknown,
 }
 
 #[cfg(test)]
@@ -125,10 +105,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keys_of_a_status_are_those_of_the_reference() {
+    fn a_status_is_plain_data() {
         let sample = json!({
-            "key": "cart:1.0.0", "name": "cart", "podKey": "all", "state": "ACTIVATED",
-            "changeTime": "2024-09-05T08:00:00Z", "reason": "", "message": "",
+            "key": "cart:1.0.0", "name": "cart", "pod_key": "all", "state": "activated",
+            "change_time": "2024-09-05T08:00:00Z", "reason": "", "message": "",
         });
         let status: ContainerStatusData = serde_json::from_value(sample.clone()).unwrap();
         assert_eq!((status.pod_key.clone(), status.state), (PodKey::All, ContainerState::Activated));
@@ -136,20 +116,26 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_an_answer_are_those_of_the_reference() {
-        let sample = json!({ "containerKey": "cart:1.0.0", "result": "FAIL", "reason": "FAILED", "message": "no room" });
+    fn an_answer_is_plain_data() {
+        let sample = json!({ "container_key": "cart:1.0.0", "result": "fail", "reason": "FAILED", "message": "no room" });
         let answer: ContainerOperationResponseData = serde_json::from_value(sample.clone()).unwrap();
         assert_eq!(answer.result, OperationResponseResult::Fail);
         assert_eq!(serde_json::to_value(&answer).unwrap(), sample);
     }
 
     #[test]
-    fn a_state_is_read_in_any_case_and_written_in_upper_case() {
-        for (name, state) in ContainerState::ALL {
-            let lower = json!(name.to_lowercase());
-            assert_eq!(serde_json::from_value::<ContainerState>(lower).unwrap(), state);
+    fn a_state_is_plain_data_and_shown_in_upper_case() {
+        for (name, state) in [
+            ("unresolved", ContainerState::Unresolved),
+            ("resolved", ContainerState::Resolved),
+            ("activated", ContainerState::Activated),
+            ("deactivated", ContainerState::Deactivated),
+            ("broken", ContainerState::Broken),
+            ("stopped", ContainerState::Stopped),
+        ] {
+            assert_eq!(serde_json::from_value::<ContainerState>(json!(name)).unwrap(), state);
             assert_eq!(serde_json::to_value(state).unwrap(), json!(name));
-            assert_eq!(state.to_string(), name);
+            assert_eq!(state.to_string(), name.to_uppercase());
         }
         assert!(serde_json::from_value::<ContainerState>(json!("asleep")).is_err());
     }

@@ -7,7 +7,7 @@ use super::node::NodeDescription;
 use super::node_id::NodeId;
 use super::pod_key::PodKey;
 use super::sender::TunnelSender;
-use crate::error::DriverError;
+use crate::error::{DriverError, Reason};
 use crate::id::ContainerKey;
 
 /// A driver of many machines that announce themselves.
@@ -17,10 +17,11 @@ use crate::id::ContainerKey;
 /// * A machine can report only about itself: the tunnel compares the id in a message with the origin of the message (topic, address),
 ///   and drops the message if they differ.
 /// * Every message of a machine is limited in size and validated before it is passed to the [`TunnelSender`].
-/// * A request is sent at most once; the caller repeats it. While a request is in progress, its repetition fails with
-///   [`Reason::Conflict`](crate::Reason::Conflict).
+/// * A request is sent at most once; the caller repeats it, after a look at what the machine reports. While the tunnel knows that a
+///   request is still being executed, its repetition fails with [`Reason::Conflict`](crate::Reason::Conflict). Another request for the
+///   same container ends the wait for the answer to the earlier one.
 /// * The answer to a request goes through the [`TunnelSender`]. If the machine does not answer, there is no answer, or
-///   [`OperationResponseResult::Fail`](super::OperationResponseResult::Fail); this never counts as a machine without containers.
+///   [`OperationResponseResult::Unknown`](super::OperationResponseResult::Unknown); this never counts as a machine without containers.
 /// * An answer that belongs to no request in progress, because it is late or duplicated, is dropped.
 ///
 /// ```
@@ -123,6 +124,19 @@ pub trait Tunnel: Send + Sync + 'static {
         pod: &PodKey,
         container: &Container,
     ) -> Result<(), DriverError>;
+
+    /// Asks a node to activate a container that it has loaded and that does not run, in place of another version of it that runs. Does not
+    /// wait for it; the answer comes as [`TunnelEvent::StartContainerResponse`](super::TunnelEvent::StartContainerResponse). The default
+    /// implementation fails with [`Reason::Unsupported`](crate::Reason::Unsupported), for machines that start what they load.
+    async fn activate_container(
+        &self,
+        _node: &NodeId,
+        _pod: &PodKey,
+        _container: &Container,
+    ) -> Result<(), DriverError> {
+        let error = DriverError::new(Reason::Unsupported, "activate a container");
+        Err(error.detail("the machine has loaded it and does not run it, and the tunnel cannot activate it"))
+    }
 
     /// Asks a node to stop a container. Does not wait for it; the answer comes as
     /// [`TunnelEvent::ShutdownContainerResponse`](super::TunnelEvent::ShutdownContainerResponse). The answer is a success if the

@@ -15,7 +15,7 @@ pub enum TunnelEvent {
     /// The status of all containers on the machine: a container that is missing does not exist there. A later report replaces this one
     /// while it is queued.
     AllContainerStatuses(Vec<ContainerStatusData>),
-    /// The answer to the request to start a container.
+    /// The answer to the request to start or to activate a container.
     StartContainerResponse(ContainerOperationResponseData),
     /// The answer to the request to stop a container.
     ShutdownContainerResponse(ContainerOperationResponseData),

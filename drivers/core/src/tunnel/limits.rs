@@ -1,24 +1,9 @@
-//! The limits of the reports of a tunnel, and the error of a report that exceeds them.
+//! The errors of reports that were not passed to the receiver, and their limits.
 
 use super::node::MAX_TUNNEL_DATA;
 
 /// The maximum number of containers in one report of a node.
 pub const MAX_REPORTED_CONTAINERS: usize = 2000;
-
-/// The limits of the queues between a tunnel and its receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TunnelLimits {
-    /// The maximum number of nodes that have queued events or are kept by [`TunnelReceiver::keep`](super::TunnelReceiver::keep).
-    pub nodes: usize,
-    /// The maximum number of queued answers and queries of one node. The latest state of each kind is queued in addition.
-    pub events_per_node: usize,
-}
-
-impl Default for TunnelLimits {
-    fn default() -> Self {
-        Self { nodes: 10_000, events_per_node: 64 }
-    }
-}
 
 /// The error of a report that was not passed to the receiver. The cause is the machine or the load, never the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,13 +14,13 @@ pub enum SendError {
     /// The node is new, and the maximum number of nodes is reached.
     #[error("there are already {limit} nodes, which is the limit")]
     TooManyNodes {
-        /// The maximum number of nodes: [`TunnelLimits::nodes`].
+        /// The maximum number of nodes.
         limit: usize,
     },
     /// The maximum number of answers and queries of the node is already queued.
     #[error("{limit} messages of this node already wait, which is the limit")]
     QueueFull {
-        /// The maximum number of answers and queries: [`TunnelLimits::events_per_node`].
+        /// The maximum number of answers and queries of a node.
         limit: usize,
     },
     /// The field `tunnel_data` of a machine's description has more than [`MAX_TUNNEL_DATA`] bytes as JSON.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The health report of a machine. It becomes the status, labels, annotations and taints of the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 pub struct NodeStatusData {
     /// The resources of the machine, by name, such as `memory`.
     pub resources: BTreeMap<String, NodeResource>,
@@ -39,13 +39,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_keys_are_those_of_the_reference() {
+    fn a_report_is_plain_data() {
         let sample = json!({
             "resources": { "memory": { "capacity": "1024Ki", "allocatable": "512Ki" } },
-            "customLabels": { "base.koupleless.io/stack": "java" },
-            "customAnnotations": { "example.com/zone": "a" },
-            "customTaints": [{ "key": "example.com/drain", "value": "True", "effect": "NoExecute" }],
-            "customConditions": [{ "type": "MemoryPressure", "status": "True", "reason": "MetaspaceFull" }],
+            "custom_labels": { "base.koupleless.io/stack": "java" },
+            "custom_annotations": { "example.com/zone": "a" },
+            "custom_taints": [{ "key": "example.com/drain", "value": "True", "effect": "NoExecute" }],
+            "custom_conditions": [{ "type": "MemoryPressure", "status": "True", "reason": "MetaspaceFull" }],
         });
         let status: NodeStatusData = serde_json::from_value(sample.clone()).unwrap();
         assert_eq!(status.resources["memory"].allocatable.0, "512Ki");

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::id::VifId;
 
-pub use network::*;
+pub use network::{Network, Route, Subnet, SubnetAddresses};
 
 /// A virtual interface: a port in the cloud, as a node must know it. The fields are those of the VIF objects of the Python
 /// library `os_vif`. The CNI daemon of the node, Kuryr's or `staffetta cni-daemon`, reads them from an annotation of the pod, and binds
@@ -124,16 +124,28 @@ pub enum PortProfile {
     },
 }
 
+/// Returns the addresses in the status of the pod (`podIP` and `podIPs`), without invalid ones. Only the node and the controllers of a
+/// cluster write them.
+pub fn addresses_of(pod: &Pod) -> Vec<IpAddr> {
+    let Some(status) = &pod.status else { return Vec::new() };
+    let others = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str());
+    let mut addresses: Vec<_> =
+        status.pod_ip.as_deref().into_iter().chain(others).filter_map(|ip| ip.parse().ok()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
 impl Vif {
     /// Returns the addresses of the VIF in all its subnets.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.subnets.iter().flat_map(|subnet| subnet.ips.iter().copied())
     }
 
-    /// Returns `true` if `status.podIP` of the pod is an address of the VIF.
+    /// Returns `true` if an address in the status of the pod is one of the VIF.
     pub fn has_address_of(&self, pod: &Pod) -> bool {
-        let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()?.parse().ok());
-        ip.is_some_and(|ip: IpAddr| self.ips().any(|address| address == ip))
+        let addresses = addresses_of(pod);
+        self.ips().any(|ip| addresses.contains(&ip))
     }
 
     /// Returns the properties that determine the port, the VLAN and the addresses that the interface gives access to. The

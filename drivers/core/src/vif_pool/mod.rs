@@ -1,38 +1,27 @@
-//! VIF pools, which keep VIFs ready in front of a VIF driver: the traits of a pool and of its driver, and the pools themselves.
+//! The contract of VIF pools, which keep VIFs ready in front of a VIF driver: the traits of a pool, of the events that it needs, and of
+//! the driver that creates its VIFs.
 
 mod bulk;
-mod multi;
-mod nodes;
-mod noop;
-mod warm;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::error::DriverError;
-use crate::id::{NetworkId, Owned, Owner, SecurityGroupId, VifId};
-use crate::pod::PodVifDriver;
+use crate::id::{NetworkId, Owned, Owner, SecurityGroupId, Uid, VifId};
+use crate::pod::{PodVifDriver, VifRequest};
 use crate::vif::Vif;
 
 pub use self::bulk::{BulkVifDriver, BulkVifRequest, BulkVifResult, PooledVif, PooledVifList, VifPoolKey};
-pub use self::multi::MultiVifPool;
-pub(crate) use self::nodes::NodeIndex;
-pub use self::nodes::NodeInfo;
-pub use self::noop::NoopVifPool;
-pub use self::warm::{IsLeader, VifPoolMetrics, VifPoolPolicy, WarmVifPool};
 
 /// A [`PodVifDriver`] that calls another one, and may create VIFs before they are requested.
 ///
-/// The ownership mark of a pooled VIF names the cluster and no owner. [`NoopVifPool`] keeps no VIFs ready,
-/// [`WarmVifPool`] as many as its [`VifPoolPolicy`] requires. The default methods are
-/// those of a pool that keeps none.
+/// The ownership mark of a pooled VIF names the cluster and no owner. The default methods are those of a pool that keeps no VIFs ready.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use staffetta_driver::{NoopVifPool, PodVifDriver, VifPoolDriver};
+/// use staffetta_driver::{DriverError, NetworkId, VifPoolDriver};
 ///
-/// fn without_a_pool(vifs: Arc<dyn PodVifDriver>) -> Arc<dyn VifPoolDriver> {
-///     Arc::new(NoopVifPool::new(vifs))
+/// async fn before_deletion(pool: &dyn VifPoolDriver, network: &NetworkId) -> Result<(), DriverError> {
+///     pool.drain_network(network).await
 /// }
 /// ```
 #[async_trait]
@@ -48,6 +37,18 @@ pub trait VifPoolDriver: PodVifDriver {
     fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
         let _ = (owner, vif);
         PoolClaim::NotPooled
+    }
+
+    /// Returns `true` if the pod uses a VIF of the pool, according to the pool's in-memory records.
+    fn holds_vifs(&self, pod: &Uid) -> bool {
+        let _ = pod;
+        false
+    }
+
+    /// Creates a VIF for an additional network of a pod. Nothing but its annotation and its ownership mark tells that the pod uses the VIF,
+    /// because the status of the pod has the addresses of its default VIF alone. So the mark must name the pod: the VIF of a pool does not do.
+    async fn request_additional_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
+        self.request_vif(request).await
     }
 
     /// Returns the name of the VIF driver for pods on the node; `None` if it is the same for all nodes.
@@ -82,10 +83,10 @@ pub trait VifPoolDriver: PodVifDriver {
 pub enum PoolClaim {
     /// The VIF does not belong to the pool.
     NotPooled,
-    /// The pod uses the VIF: the pool handed it out to this pod, or the annotation contained it when the pool
+    /// The pod uses the VIF: the pool handed it out to this pod, or the annotation or the addresses of the pod named it when the pool
     /// was started.
     Held,
-    /// No other pod uses the VIF, but the annotation contains it only since after the start of the pool.
+    /// No other pod uses the VIF, but the annotation or the addresses of the pod name it only since after the start of the pool.
     /// Another process may have handed it out, or a user may have changed the annotation. The caller decides
     /// whether the claim is valid, by this key of the VIF.
     Late(VifPoolKey),
@@ -93,12 +94,12 @@ pub enum PoolClaim {
     Refused,
 }
 
-/// Receives the cluster events that a VIF pool needs. The pool must know the annotations of pods, because they are the only
-/// record of the pod that uses a pooled VIF.
+/// Receives the cluster events that a VIF pool needs. The pool must know the annotations and the addresses of pods, because they are the
+/// only records of the pod that uses a pooled VIF.
 ///
 /// At startup, the caller first calls [`resync`](Self::resync), and [`pod_vifs`](Self::pod_vifs) for each existing pod, and then
-/// [`start`](Self::start). Before `start` the pool hands out no VIFs. A VIF that exists at that time and is in no pod's
-/// annotation is free: a previous process may have handed it out and ended before it wrote the annotation.
+/// [`start`](Self::start). Before `start` the pool hands out no VIFs. A VIF that exists at that time, and that no pod may use, is
+/// free: a previous process may have handed it out and ended before it wrote the annotation.
 #[async_trait]
 pub trait VifPoolObserver: Send + Sync {
     /// Lists the VIFs that exist, compares the pool with them (a list from before [`start`](Self::start) is compared when that is
@@ -106,13 +107,20 @@ pub trait VifPoolObserver: Send + Sync {
     /// repeated with every garbage collection. VIFs that are missing then were deleted by others, and are not handed out any more.
     async fn resync(&self) -> Result<Vec<Owned<Vif>>, DriverError>;
 
-    /// Records the VIFs in the annotation of `pod`. It is called for each event of the pod, in order. It runs within the watch and
-    /// must not block.
+    /// Records the VIFs in the annotation of `pod`; `None` means that the pod got VIFs, and that its annotation does not tell any more which.
+    /// It is called for each event of the pod, in order. It runs within the watch and must not block.
+    ///
+    /// While the pod lives, it also keeps the VIFs on its node that have its addresses and that no VIF in its annotation accounts for,
+    /// and, as long as it has neither addresses nor VIFs that are known, all that are free on its node.
     ///
     /// Of several pods whose annotations contain the same VIF, one keeps it: the one to which the pool handed it out; otherwise the
     /// one whose annotation contained it at the start, then the one whose `status.podIP` is an address of the VIF, and then the
     /// oldest. [`claim`](VifPoolDriver::claim) is refused to the others.
-    fn pod_vifs(&self, pod: &Pod, vifs: &[Vif]);
+    fn pod_vifs(&self, pod: &Pod, vifs: Option<&[Vif]>);
+
+    /// Records that the pod with this UID was deleted, or that its containers have ended. VIFs that it got stay its own until they are
+    /// released. It runs within the watch and must not block.
+    fn pod_ended(&self, pod: &Uid);
 
     /// Lets the pool hand out VIFs from now on. It is called after all existing pods and nodes were recorded. Later calls do nothing.
     fn start(&self);
@@ -120,4 +128,13 @@ pub trait VifPoolObserver: Send + Sync {
     /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`. It runs within the
     /// watch and must not block.
     fn node_changed(&self, name: &str, facts: Option<&NodeInfo>);
+}
+
+/// The properties of a node that VIF pools need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// The IP addresses of the node.
+    pub addresses: Vec<String>,
+    /// The value of the node's label `pod_vif`, which is the name of the VIF driver of its pods; `None` without the label.
+    pub pod_vif: Option<String>,
 }

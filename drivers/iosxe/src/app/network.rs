@@ -6,12 +6,13 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 use staffetta_driver::DriverError;
-use staffetta_driver::app_hosting::{
-    AppGigabitEthernet, DeviceSpec, InterfaceSpec, InterfaceType, PortMode, VirtualPortGroup, VlanInterface,
-};
+use staffetta_driver::app_hosting::DeviceSpec;
 
-use super::addresses::gateway;
+use super::addresses::{free_address, gateway};
 use super::refusal::invalid;
+use crate::spec::{
+    AppGigabitEthernet, InterfaceSpec, InterfaceType, PortMode, VirtualPortGroup, VlanInterface, XeSpec,
+};
 
 /// The path of the section for the interface in a device specification.
 const INTERFACE: &str = "xe.networking.interface";
@@ -50,8 +51,7 @@ impl PodNetwork {
     /// Reads the network attachment from a device specification. Returns a refusal with the path of the field if the
     /// specification is invalid.
     pub(crate) fn read(spec: &DeviceSpec) -> Result<Self, DriverError> {
-        let interface = spec.xe.as_ref().and_then(|xe| xe.networking.interface.as_ref());
-        let Some(interface) = interface else {
+        let Some(interface) = &XeSpec::read(spec)?.unwrap_or_default().networking.interface else {
             let attachment = NetworkAttachment::PortGroup { group: 0, guest: 0 };
             return Ok(Self { attachment, subnet: None });
         };
@@ -79,6 +79,10 @@ impl PodNetwork {
         };
         let subnet = match (dhcp, spec.pod_cidr) {
             (true, _) => None,
+            (false, Some(subnet)) if free_address(subnet, |_| false).is_none() => {
+                let why = "has no address for an application beside that of the gateway";
+                return Err(invalid("podCIDR", why));
+            }
             (false, Some(subnet)) => Some(subnet.trunc()),
             (false, None) => {
                 let why = format!("required, because `{INTERFACE}.{section}` is false");
@@ -265,6 +269,7 @@ mod tests {
         assert!(error.contains("podCIDR: required, because"), "{error}");
         let subnet = read(&bare, Some("10.0.0.77/24")).unwrap().subnet.unwrap();
         assert_eq!(subnet.to_string(), "10.0.0.0/24");
+        assert!(read(&bare, Some("10.0.0.7/32")).unwrap_err().contains("podCIDR: has no address"));
     }
 
     #[test]

@@ -64,9 +64,9 @@ impl Options {
 /// Returns the option with its value, or the reason for refusing it: the value has a character that the device does not pass on unchanged,
 /// or the text is longer than a line.
 fn checked(option: &str, value: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '$' | '`');
+    let plain = |c: char| c.is_ascii_graphic() && !r#""'\$`;|&<>()*"#.contains(c);
     if !value.chars().all(plain) {
-        return Err("the device takes only printable ASCII characters without blanks, quotes, `$`, `\\` and '`' there".to_owned());
+        return Err("the device takes only printable ASCII characters without blanks, quotes and any of $ \\ ` ; | & < > ( ) * there".to_owned());
     }
     let text = if value.is_empty() { option.to_owned() } else { format!("{option} {value}") };
     if text.len() > LINE { Err(too_long()) } else { Ok(text) }
@@ -113,7 +113,10 @@ mod tests {
 
     #[test]
     fn what_a_shell_would_read_otherwise_is_refused() {
-        for value in ["a b", "a\"b", "a'b", "a\\b", "$HOME", "a`b", "ü", "a\nb", "a\tb"] {
+        for value in [
+            "a b", "a\"b", "a'b", "a\\b", "$HOME", "a`b", "a;b", "a|b", "a&b", "a<b", "a>b", "(a", "a)",
+            "a*", "ü", "a\nb", "a\tb",
+        ] {
             let why = Options::default().packed("-e", value).unwrap_err();
             assert!(why.starts_with("the device takes only printable ASCII characters"), "{value}: {why}");
         }

@@ -1,8 +1,9 @@
 //! Translates a pod into the applications that should exist on the device.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use staffetta_driver::virtual_node::PodRequest;
@@ -57,6 +58,8 @@ pub(crate) struct WantedApp {
     pub(crate) package: String,
     /// `true` if `package` is a URL, from which the device downloads the package.
     pub(crate) remote: bool,
+    /// `true` if the status of the pod says that the container runs or has ended.
+    pub(crate) has_run: bool,
     /// A digest of the mutable fields of a container: image and resources. If the application on the device has another one, it is replaced.
     pub(crate) form: String,
     /// The configuration of the application, without the network and the run options.
@@ -80,6 +83,7 @@ impl Translator {
         let none = PodSpec::default();
         let spec = request.pod.spec.as_ref().unwrap_or(&none);
         check_pod(spec)?;
+        check_names(spec)?;
         let policy = spec.restart_policy.as_deref().unwrap_or("Always");
         let apps = spec.containers.iter().enumerate();
         let apps = apps.map(|(position, container)| self.app(request, spec, position, container));
@@ -136,6 +140,7 @@ impl Translator {
             id,
             container: container.name.clone(),
             remote: image::is_url(&package),
+            has_run: has_run(&request.pod, &container.name),
             package,
             form,
             config,
@@ -165,6 +170,28 @@ impl WantedApp {
         let lines: Vec<_> = other.map(|(line, _)| line).collect();
         body(&json!({ "application-name": id, "run-optss": { "run-opts": lines } }))
     }
+}
+
+/// Refuses containers whose applications would have the same name.
+fn check_names(spec: &PodSpec) -> Result<(), DriverError> {
+    let mut ids = HashMap::new();
+    for Container { name, .. } in &spec.containers {
+        if let Some(other) = ids.insert(app_id("", name), name) {
+            let why = format!(
+                "`{other}` and `{name}` have the same digest in names of applications: rename one of them"
+            );
+            return Err(invalid("spec.containers", why));
+        }
+    }
+    Ok(())
+}
+
+/// Returns `true` if the status of the pod says that the container runs or has ended.
+fn has_run(pod: &Pod, container: &str) -> bool {
+    let known = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    let state =
+        known.into_iter().find(|known| known.name == container).and_then(|known| known.state.as_ref());
+    state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
 }
 
 /// Returns a digest of the mutable fields of a container (image and resources), by which a later change of

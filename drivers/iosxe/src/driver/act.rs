@@ -11,11 +11,11 @@ use staffetta_driver::{DriverError, MacAddress, Reason};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::absence::{not_listed, waits};
+use super::absence::{looks_again, not_listed, waits};
 use super::copies::is_not_there;
 use super::reading::fetch;
 use super::{DriverState, IosXeDriver, STEP_MAX_AGE};
-use crate::app::{WantedApp, copy_of, free_address};
+use crate::app::{WantedApp, copy_of, free_address, is_of};
 use crate::machine::{
     AppRecord, AppState, AppStep, AppView, Attempt, Busy, Configured, Decision, Goal, Package, RefusalKind,
     StepLimits, UNCERTAIN, decide,
@@ -62,6 +62,8 @@ struct NextStep {
     before: Option<Attempt>,
     /// `true` if the device certainly has only the application's configuration, which this process wrote, and no package.
     only_configured: bool,
+    /// `true` if this process has configured the application, or begun to install it: it certainly was absent then.
+    is_known: bool,
 }
 
 impl IosXeDriver {
@@ -123,10 +125,12 @@ impl IosXeDriver {
             *starts_apps = Some(true);
         }
         record.record_failures(&observed.notifications, id, now);
-        if let Some(since) = observed.apps.get(id).and_then(|app| app.vanished) {
-            return Err(waits(observed, name, since, self.absence_patience()));
+        let app = observed.apps.get(id);
+        if let Some(wait) = app.and_then(|app| waits(observed, app, name, self.absence_patience())) {
+            return Err(wait);
         }
         let only_configured = record.is_only_configured();
+        let is_known = only_configured || record.attempt(AppStep::Install).is_some();
         let package = package(observed, record, case);
         let limits = StepLimits::of(&self.options, package);
         let view = AppView {
@@ -167,7 +171,7 @@ impl IosXeDriver {
         } else {
             record.uncertain(act);
         }
-        Ok(NextStep { act, package, limits, before, only_configured })
+        Ok(NextStep { act, package, limits, before, only_configured, is_known })
     }
 
     /// Reads the device again if the step depends on its latest state. Returns the state of the device on which the step is based, or, as
@@ -184,7 +188,7 @@ impl IosXeDriver {
             AppStep::Discard | AppStep::Remove => !plan.only_configured,
             _ => false,
         };
-        if must_be_absent && let Some(wait) = self.confirm_absent(id, act).await? {
+        if must_be_absent && let Some(wait) = self.confirm_absent(id, plan).await? {
             return Ok(Err(wait));
         }
         match act {
@@ -196,7 +200,12 @@ impl IosXeDriver {
             AppStep::Configure if self.translator.network.subnet.is_some() => {
                 // Others may have got addresses since the configuration was read.
                 self.changes.fetch_add(1, Ordering::AcqRel);
-                return self.read(Duration::ZERO, false).await.map(Ok);
+                let observed = self.read(Duration::ZERO, false).await?;
+                if observed.configuration_uncertain {
+                    let state = "reading which addresses are in use on the device";
+                    return Ok(Err(looks_again(state, self.absence_patience())));
+                }
+                return Ok(Ok(observed));
             }
             _ => {}
         }
@@ -207,14 +216,19 @@ impl IosXeDriver {
     /// progress to report.
     ///
     /// After a restart, a device does not report its applications until app hosting is enabled. So an application does not
-    /// count as absent while app hosting is disabled. Before a step other than an install, an application that this process did not
-    /// uninstall counts as absent only if the device serves its list of applications.
-    async fn confirm_absent(&self, id: &str, act: AppStep) -> Result<Option<PodProgress>, DriverError> {
+    /// count as absent while app hosting is disabled. An application that this process neither made nor uninstalled counts as absent only if
+    /// this process has read the list of applications often enough, and, before a step other than an install, if the device serves it.
+    async fn confirm_absent(&self, id: &str, plan: &NextStep) -> Result<Option<PodProgress>, DriverError> {
         let observed = self.read(Duration::ZERO, true).await?;
         let mut state = self.state();
-        let is_doubtful = act != AppStep::Install && !observed.served && !state.record(id).uninstalled;
-        if observed.enabled == Some(false) || is_doubtful {
+        let installs = plan.act == AppStep::Install;
+        let is_doubtful = !(installs && plan.is_known || state.record(id).uninstalled);
+        if observed.enabled == Some(false) || (is_doubtful && !installs && !observed.served) {
             return Ok(Some(not_listed(&observed)));
+        }
+        if is_doubtful && observed.apps_uncertain {
+            let state = "reading which apps the device has";
+            return Ok(Some(looks_again(state, self.absence_patience())));
         }
         state.observe(&observed);
         Ok((observed.state_of(id) != AppState::Absent).then(|| PodProgress::Working {
@@ -237,15 +251,16 @@ impl IosXeDriver {
         let limit = limits.limit(act);
         let _change = DeviceChange::of(&self.changes);
         let outcome = match (act, wanted) {
-            (AppStep::Configure, Some(wanted)) => match self.address(observed).await {
+            (AppStep::Configure, Some(wanted)) => match self.address(observed, id).await {
                 Ok(address) => {
+                    self.state().unconfigured.remove(id);
                     let config = wanted.config(address, package == Package::Copied);
                     self.client.configure(&body(&config)).await
                 }
                 Err(error) => Err(error.into()),
             },
             (AppStep::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
-            (AppStep::Remove, _) => self.client.remove(id).await,
+            (AppStep::Remove, _) => self.remove_configuration(id).await,
             (AppStep::Discard, _) => {
                 let may_come = self.state().record(id).copy_may_come(limits, Instant::now());
                 match self.discard(id, may_come).await {
@@ -258,7 +273,7 @@ impl IosXeDriver {
                             record.attempted(act, now, limit);
                             record.uncertain(act);
                         });
-                        self.client.remove(id).await
+                        self.remove_configuration(id).await
                     }
                     refused => refused,
                 }
@@ -280,6 +295,7 @@ impl IosXeDriver {
         };
         if let Some(device_text) = fault.device_text {
             debug!(app = id, step = act.doing(), device_text, "the device refused a step");
+            self.state().unconfigured.remove(id);
             let leaves_copy = self.record(id, |record| {
                 record.answered(act, limit);
                 record.refused(act, device_text, refusal_kind(&fault.error), Instant::now());
@@ -307,6 +323,12 @@ impl IosXeDriver {
         change(self.state().record(id))
     }
 
+    /// Removes the configuration of the application, which is then expected to disappear.
+    async fn remove_configuration(&self, id: &str) -> Result<(), RequestFailure> {
+        self.state().unconfigured.insert(id.to_owned());
+        self.client.remove(id).await
+    }
+
     /// Deletes the copy of a package on the flash. A missing file counts as success; with `may_come` it is an error, because the device may
     /// still be copying the file.
     async fn discard(&self, id: &str, may_come: bool) -> Result<(), RequestFailure> {
@@ -324,9 +346,9 @@ impl IosXeDriver {
     }
 
     /// Assigns a free IP address to a new application; `None` if applications get addresses by DHCP. An address is not free if it is
-    /// configured or reported, if the ARP table of the device contains it (except for the old entry of a removed application), or if it was
+    /// configured or reported, if the status of another pod shows it, if the ARP table of the device contains it (except for the old entry of a removed application), or if it was
     /// assigned or released less than [`COOL_DOWN`] ago. Returns an error with [`Reason::NoAddress`] if the subnet has no free address.
-    async fn address(&self, observed: &Observed) -> Result<Option<Ipv4Addr>, DriverError> {
+    async fn address(&self, observed: &Observed, id: &str) -> Result<Option<Ipv4Addr>, DriverError> {
         let Some(subnet) = self.translator.network.subnet else { return Ok(None) };
         let table = fetch::<ArpData>(&*self.client, resource::ARP, "read the ARP table of the device").await;
         let table = match table {
@@ -342,7 +364,8 @@ impl IosXeDriver {
         let in_use = |address: Ipv4Addr| {
             let ip = IpAddr::V4(address);
             let in_table = |(mac, of)| of == Some(ip) && !is_stale(mac, &ip);
-            observed.addresses.contains(&ip) || table.entries().any(in_table)
+            let is_claimed = state.claimed.get(&ip).is_some_and(|uid| !is_of(id, uid.as_str()));
+            observed.uses(ip) || is_claimed || table.entries().any(in_table)
         };
         let cools = |address| state.cooling.iter().any(|(cooling, _)| *cooling == address);
         let free = free_address(subnet, |address| cools(address) || in_use(address));

@@ -13,7 +13,7 @@ use super::reading::fetch;
 use crate::machine::{AppRecord, AppState};
 use crate::model::arp::ArpData;
 use crate::model::resource;
-use crate::observe::{Observed, ObservedApp};
+use crate::observe::{ID_PREFIX, Observed, ObservedApp};
 use crate::restconf::NetworkClient;
 
 /// The minimum interval between two reads of the ARP table while the address of an application is unknown.
@@ -54,7 +54,7 @@ impl PodListing {
             pod.ip = pod.ip.or_else(|| self.address(app));
             pod.containers.push(HostedContainer {
                 name: mark.container.clone(),
-                id: format!("cisco://{}", app.id),
+                id: format!("{ID_PREFIX}{}", app.id),
                 state: app.hosted(records.get(&app.id).and_then(AppRecord::problem)),
             });
         }

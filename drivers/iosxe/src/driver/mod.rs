@@ -17,18 +17,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
 use tokio::time::Instant;
 
-use self::absence::Absences;
+use self::absence::{Absences, Explained};
 use self::act::AppTask;
 use self::listing::PodListing;
 use self::reading::{DeviceReading, fetch};
 use self::state::DriverState;
 use crate::app::{Translator, WantedApp, is_of};
-use crate::machine::{AppRecord, AppStep, Configured, Goal, POLL};
+use crate::machine::{AppRecord, AppState, AppStep, Configured, Goal, POLL};
 use crate::model::hardware::HardwareData;
 use crate::model::resource;
 use crate::observe::{Observed, ObservedApp};
@@ -91,25 +92,31 @@ impl IosXeDriver {
     }
 
     /// Returns the state of the device from a read that is at most `age` old, with notifications if `full`. It contains
-    /// the applications that have vanished, as long as their absence is not proven.
+    /// what has vanished, as long as its absence is not proven.
     async fn read(&self, age: Duration, full: bool) -> Result<Arc<Observed>, DriverError> {
         let mut reading = self.reading.lock().await;
         let (device, absences) = &mut *reading;
-        let mut full = full || absences.any();
-        let mut age = age;
+        let patience = self.absence_patience();
+        let mut full = full || absences.need_complete_data(patience);
+        let mut age = if self.state().expected.is_empty() { age } else { Duration::ZERO };
+        let with_dhcp = self.translator.network.subnet.is_none();
         loop {
             let changes = self.changes.load(Ordering::Acquire);
-            let observed = device.observed(&*self.client, (age, changes), full).await?;
-            let patience = self.absence_patience();
+            let recheck = absences.need_configuration(with_dhcp, patience);
+            let observed = device.observed(&*self.client, (age, changes), (full, recheck)).await?;
             let observed = {
-                let state = self.state();
-                let is_explained = |app: &ObservedApp| match state.records.get(&app.id) {
-                    Some(record) => record.expects_absence(&observed.notifications, &app.id),
-                    None => !app.is_of(&self.translator.cluster),
+                let mut state = self.state();
+                let expected = std::mem::take(&mut state.expected);
+                let explained = Explained {
+                    state: |app: &ObservedApp| match state.records.get(&app.id) {
+                        Some(record) => record.expects_absence(&observed.notifications, &app.id),
+                        None => !app.is_of(&self.translator.cluster),
+                    },
+                    configuration: |app: &ObservedApp| state.unconfigured.contains(&app.id),
                 };
-                absences.complete(device.number(), &observed, is_explained, patience)
+                absences.complete(device.numbers(), &observed, &expected, &explained, patience)
             };
-            if full || !absences.any() {
+            if full || !absences.need_complete_data(patience) {
                 return Ok(observed);
             }
             // Only the complete data show whether the device lists its applications at all.
@@ -148,6 +155,11 @@ impl IosXeDriver {
             }
             let there = by_name.or_else(|| of_pod().find(of_container));
             let id = there.map_or(wanted.id.as_str(), |app| app.id.as_str());
+            let has_run = unformed == LegacyMark::AsWanted && wanted.has_run && !pod.restarts_failed;
+            if has_run && observed.state_of(id) == AppState::Absent {
+                // The device has lost it, and it is not to run twice.
+                continue;
+            }
             kept.push(id);
             let name = &wanted.container;
             if let Some(earlier) = earlier.filter(|_| there.is_none()) {
@@ -290,6 +302,10 @@ impl AppHostingDriver for IosXeDriver {
         let mut listing = self.listing.lock().await;
         listing.read_addresses(&*self.client, &observed, &self.translator.cluster).await;
         Ok(listing.pods(&observed, &self.state().records, &self.translator.cluster))
+    }
+
+    fn expect_pods(&self, pods: &[Arc<Pod>]) {
+        self.state().expect(pods, &self.translator.cluster);
     }
 
     fn last_answer(&self) -> Option<Instant> {

@@ -46,17 +46,19 @@ pub(super) struct DeviceReading {
     observed: Option<Arc<Observed>>,
     /// The number of reads of the operational data so far.
     reads: u64,
+    /// The number of reads of the configuration so far.
+    configuration_reads: u64,
 }
 
 impl DeviceReading {
     /// Returns the state of the device from a read that is at most `age` old and later than the last change by this process, with
-    /// notifications if `full`. `changes` counts the changes by this process. While the responses of the device are unchanged, the same
-    /// `Arc` is returned.
+    /// notifications if `full`. If a read is necessary, it includes the configuration if `recheck`, even if that is cached. `changes` counts
+    /// the changes by this process. While the responses of the device are unchanged, the same `Arc` is returned.
     pub(super) async fn observed(
         &mut self,
         client: &dyn NetworkClient,
         (age, changes): (Duration, u64),
-        full: bool,
+        (full, recheck): (bool, bool),
     ) -> Result<Arc<Observed>, DriverError> {
         if self.changes != changes {
             (self.changes, self.at, self.configured_at) = (changes, None, None);
@@ -67,6 +69,7 @@ impl DeviceReading {
         {
             return Ok(Arc::clone(observed));
         }
+        self.configured_at = self.configured_at.filter(|_| !recheck);
         self.read(client, full).await
     }
 
@@ -87,6 +90,7 @@ impl DeviceReading {
         }
         if self.configured_at.is_none_or(|at| at.elapsed() >= CONFIG_MAX_AGE) {
             let config = client.get(resource::CONFIG, CONFIG).await?;
+            self.configuration_reads += 1;
             if config != self.config {
                 (self.config, self.observed) = (config, None);
             }
@@ -102,9 +106,9 @@ impl DeviceReading {
         Ok(observed)
     }
 
-    /// Returns the sequence number of the last read of the operational data.
-    pub(super) fn number(&self) -> u64 {
-        self.reads
+    /// Returns the sequence numbers of the last reads of the operational data and of the configuration.
+    pub(super) fn numbers(&self) -> (u64, u64) {
+        (self.reads, self.configuration_reads)
     }
 
     /// Decodes the stored response with the configuration. If that fails, the configuration is read again next time.

@@ -1,16 +1,18 @@
 //! The in-memory state that a driver keeps between its calls. Its loss only causes repeated reads and steps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use staffetta_driver::MacAddress;
+use k8s_openapi::api::core::v1::Pod;
+use staffetta_driver::{MacAddress, Owner, Uid};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
 use super::copies::Copies;
 use crate::machine::{AppRecord, AppState, AppStep, RefusalKind};
-use crate::observe::Observed;
+use crate::observe::{Observed, ObservedApp};
 
 /// The time for which the record of the steps for an application is kept after the application has disappeared.
 const RECORD_MAX_AGE: Duration = Duration::from_secs(30 * 60);
@@ -31,6 +33,14 @@ pub(super) struct DriverState {
     /// The MAC addresses of the last application with each IP address. The ARP table keeps them for hours after its
     /// removal.
     pub(super) macs: HashMap<IpAddr, Vec<MacAddress>>,
+    /// The applications whose configuration this process removes, so that it is to disappear.
+    pub(super) unconfigured: HashSet<String>,
+    /// The pods that the cluster has bound to the device.
+    pods: HashSet<Uid>,
+    /// The applications that the status of such a pod shows, of pods that are new to this driver, until the next read of the device.
+    pub(super) expected: Vec<ObservedApp>,
+    /// The addresses that the status of such a pod shows. No other pod gets them, whatever the device reports.
+    pub(super) claimed: HashMap<IpAddr, Uid>,
     /// `true` if the device starts installed applications by itself, `false` if it does not; `None` if that is not
     /// known yet.
     pub(super) starts_apps: Option<bool>,
@@ -43,10 +53,32 @@ impl DriverState {
         self.records.entry(id.to_owned()).or_insert_with(|| AppRecord::new(AppState::Absent, now))
     }
 
+    /// Records the pods that the cluster has bound to the device: the addresses in their status and, of pods that are new to this driver,
+    /// the applications.
+    pub(super) fn expect(&mut self, pods: &[Arc<Pod>], cluster: &str) {
+        let is_finished = |pod: &Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let known = std::mem::take(&mut self.pods);
+        self.claimed.clear();
+        for pod in pods.iter().filter(|pod| !is_finished(pod)) {
+            let uid = Owner::of(&pod.metadata).uid;
+            let addresses = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+            let addresses = addresses.filter_map(|address| address.ip.parse().ok());
+            self.claimed.extend(addresses.map(|address| (address, uid.clone())));
+            if !known.contains(&uid) {
+                self.expected.extend(ObservedApp::shown_by(pod, cluster));
+            }
+            self.pods.insert(uid);
+        }
+    }
+
     /// Updates the step records, known MAC addresses and running installs from a read of the device, and records ended copies.
     pub(super) fn observe(&mut self, observed: &Observed) {
         self.record_ended_copies();
         let now = Instant::now();
+        self.unconfigured.retain(|id| observed.apps.get(id).is_some_and(|app| app.configured));
         self.records.retain(|id, record| {
             observed.apps.contains_key(id) || record.recent(now, RECORD_MAX_AGE) || record.may_have_copy()
         });

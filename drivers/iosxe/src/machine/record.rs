@@ -271,8 +271,10 @@ impl AppRecord {
 
     /// Returns `true` if the device certainly has only the configuration that this process wrote, and nothing is installed.
     pub(crate) fn is_only_configured(&self) -> bool {
-        let tried = |act| self.attempts.contains_key(&act);
-        self.state == AppState::Absent && tried(AppStep::Configure) && !tried(AppStep::Install)
+        let is_written = |configure: &Attempt| configure.refusal.is_none() && !configure.uncertain;
+        self.state == AppState::Absent
+            && self.attempt(AppStep::Configure).is_some_and(is_written)
+            && self.attempt(AppStep::Install).is_none()
     }
 
     /// Returns `true` if the disappearance of the application `id` has a known cause: this process has requested its

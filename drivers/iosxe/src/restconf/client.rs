@@ -73,7 +73,7 @@ impl Restconf {
             .pool_max_idle_per_host(1)
             .connect_timeout(milliseconds(options.connect_timeout_ms))
             .timeout(milliseconds(options.request_timeout_ms));
-        let config = tls::config(&spec.tls, &spec.address)?;
+        let config = tls::config(&spec.tls)?;
         let http = builder.tls_backend_preconfigured(config).build().map_err(|error| {
             DriverError::new(Reason::Refused, "make a client of the device").because(error.without_url())
         })?;

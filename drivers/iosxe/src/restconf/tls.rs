@@ -8,12 +8,11 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring as crypto, verify_tls12_signature, verify_tls13_signature};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use staffetta_driver::app_hosting::TlsSpec;
 use staffetta_driver::{DriverError, Reason};
-use tracing::warn;
 
 /// The preparation of TLS, as errors name it.
 const STEP: &str = "prepare TLS to the device";
@@ -24,13 +23,10 @@ const DIGEST: usize = 32;
 /// The maximum size of a certificate or key file, in bytes: about four times that of all public CA certificates.
 const MAX_FILE: u64 = 1 << 20;
 
-/// Builds the TLS configuration for a device. `address` is for log messages. Returns an error if options contradict
+/// Builds the TLS configuration for a device. Returns an error if options contradict
 /// each other, or if a file cannot be used.
-pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, DriverError> {
+pub(super) fn config(spec: &TlsSpec) -> Result<ClientConfig, DriverError> {
     check(spec)?;
-    if !spec.enabled {
-        warn!(device = address, "TLS is off: the password of this device is sent in clear text");
-    }
     let provider = Arc::new(crypto::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder
@@ -42,10 +38,6 @@ pub(super) fn config(spec: &TlsSpec, address: &str) -> Result<ClientConfig, Driv
         let verifier = CertificateVerifier { pin: Some(pin), provider };
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
     } else if spec.insecure_skip_verify {
-        warn!(
-            device = address,
-            "tls.insecureSkipVerify is on: the device is not authenticated, and its password can be stolen"
-        );
         builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(CertificateVerifier { pin: None, provider }))
@@ -180,7 +172,11 @@ impl ServerCertVerifier for CertificateVerifier {
         let shown = ring::digest::digest(&ring::digest::SHA256, end_entity.as_ref());
         match self.pin {
             Some(pin) if shown.as_ref() != pin => {
-                Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+                let shown =
+                    shown.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+                Err(Error::General(format!(
+                    "tls.certificateSha256 is not that of the certificate shown, {shown}"
+                )))
             }
             _ => Ok(ServerCertVerified::assertion()),
         }

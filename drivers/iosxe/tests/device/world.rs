@@ -144,6 +144,11 @@ pub(crate) async fn done(what: &str, mut ask: impl AsyncFnMut() -> Result<PodPro
     }
 }
 
+/// A new driver reads the device several times before it takes something for absent. What forgets it meanwhile gets nowhere.
+pub(crate) fn reads_on(answer: &Result<PodProgress, DriverError>) -> bool {
+    matches!(answer, Ok(PodProgress::Working { state, .. }) if state.starts_with("reading"))
+}
+
 pub(crate) async fn deploy(driver: &dyn AppHostingDriver, request: &PodRequest) {
     done("deploy", async || driver.deploy_pod(request).await).await;
 }

@@ -70,7 +70,7 @@ impl BaseClient {
         body: &impl Serialize,
         send_by: Option<Duration>,
     ) -> Result<ArkResponse<T>, BaseCallFailure> {
-        let changes = matches!(command, ArkletCommand::InstallBiz | ArkletCommand::UninstallBiz);
+        let changes = command.is_change();
         let request = request(address, command, body).map_err(|error| {
             let error = DriverError::new(Reason::Refused, command.step()).because(error);
             BaseCallFailure { error, is_elsewhere: false }

@@ -1,4 +1,4 @@
-//! The HTTP endpoints at which bases report: `/heartbeat` and `/queryBaseline`.
+//! The HTTP endpoints at which bases report: `/heartbeat` and `/queryBaseline`, below `/TOKEN` if the options have a token.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
@@ -37,15 +37,31 @@ pub(super) async fn respond(
             count(rejection);
         }
     };
-    let answered = match head.uri.path() {
+    let token = shared.options.token.as_ref();
+    let path = token.map_or(Some(head.uri.path()), |token| authenticated(head.uri.path(), token.expose()));
+    let answered = match path.unwrap_or_default() {
         "/heartbeat" | "/queryBaseline" if head.method != Method::POST => {
             Err(ReportRejection(StatusCode::METHOD_NOT_ALLOWED, "use POST".to_owned()))
         }
         "/heartbeat" => heartbeat(shared, sender, peer, body).await.inspect_err(count),
         "/queryBaseline" => query_baseline(shared, sender, peer, body).await.inspect_err(count_baseline),
+        "" => Err(ReportRejection(
+            StatusCode::UNAUTHORIZED,
+            "the path does not begin with the token".to_owned(),
+        ))
+        .inspect_err(count),
         _ => Err(ReportRejection(StatusCode::NOT_FOUND, String::new())),
     };
     answered.unwrap_or_else(ReportRejection::into_response)
+}
+
+/// Returns the part of a path after `/TOKEN`; `None` if the path does not begin with the token. The time of the comparison does not depend
+/// on the place of a difference.
+fn authenticated<'p>(path: &'p str, token: &str) -> Option<&'p str> {
+    let (given, rest) = path.strip_prefix('/')?.split_at_checked(token.len())?;
+    let difference =
+        given.bytes().zip(token.bytes()).fold(0, |difference, (one, other)| difference | (one ^ other));
+    (difference == 0 && rest.starts_with('/')).then_some(rest)
 }
 
 /// Handles `POST /heartbeat`: records the address of the base, and passes its description to the virtual-node handler. A base that

@@ -36,7 +36,7 @@ const KEY: &str = "koupleless-http";
 /// The tunnel over HTTP: bases report to a listener, and are called at the address from which they report.
 ///
 /// It implements the endpoints of Arklet, a base's agent. Bases post `/heartbeat` and `/queryBaseline`, and serve `/health`,
-/// `/queryAllBiz`, `/installBiz` and `/uninstallBiz`. The protocol has no credentials: see [`HttpTunnelOptions`].
+/// `/queryAllBiz`, `/installBiz`, `/switchBiz` and `/uninstallBiz`. The protocol has no credentials: see [`HttpTunnelOptions`].
 #[derive(Debug)]
 pub struct HttpTunnel {
     shared: Arc<TunnelState>,
@@ -78,10 +78,9 @@ impl HttpTunnel {
         lock(&self.shared.running).as_ref().map(|running| running.address)
     }
 
-    /// Starts a task that loads or unloads a module, and returns at once. The answer of the base or, without one, a failure arrives as a
+    /// Starts a task that changes a module, and returns at once. The answer of the base or, without one, a failure arrives as a
     /// report; once the node has stopped, nothing is sent or reported. Fails if the tunnel does not run, if the container names no module,
-    /// if the address of the base is not known, if an operation on the module is in progress, or if too many modules of the base are being
-    /// changed.
+    /// if the address of the base is not known, if the same command is in progress, or if too many modules of the base are being changed.
     fn change(
         &self,
         command: ArkletCommand,
@@ -216,6 +215,15 @@ impl Tunnel for HttpTunnel {
         container: &Container,
     ) -> Result<(), DriverError> {
         self.change(ArkletCommand::InstallBiz, node, container)
+    }
+
+    async fn activate_container(
+        &self,
+        node: &NodeId,
+        _: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        self.change(ArkletCommand::SwitchBiz, node, container)
     }
 
     async fn shutdown_container(

@@ -1,9 +1,7 @@
 //! Serves the connections of bases within limits, so that no base can keep others from reporting.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -11,33 +9,22 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use staffetta_driver::{ConnectionLimits, serve_connections};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, warn};
+use tracing::debug;
 
-/// The maximum number of concurrent connections of all bases. A further connection closes the oldest one.
-const CONNECTIONS: usize = 256;
-
-/// The maximum number of concurrent connections from one address, which may be that of a proxy in front of many bases. A further connection
-/// closes the oldest one from there.
-const CONNECTIONS_PER_ADDRESS: usize = 32;
+/// The limits on connections. One address may be that of a proxy in front of many bases. To wake up for a heartbeat alone takes more CPU
+/// time than to process it, so those of a tenth of a second are accepted together.
+const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 256,
+    per_address: 32,
+    grace: Duration::from_secs(1),
+    lifetime: Duration::from_secs(15),
+    interval: Duration::from_millis(100),
+};
 
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-
-/// The maximum lifetime of a connection.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// The time after which connections that have arrived meanwhile are accepted together. To wake up for a heartbeat alone takes more CPU time
-/// than to process it.
-const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// The number of connections that are accepted before other tasks, which serve them, may run. If more than [`CONNECTIONS_PER_ADDRESS`] from
-/// one address were accepted at once, they would close each other.
-const BATCH: usize = CONNECTIONS_PER_ADDRESS / 2;
-
-/// The delay after a failure to accept a connection, for example because no file descriptor is free.
-const ACCEPT_DELAY: Duration = Duration::from_millis(200);
 
 /// Serves connections until the future is dropped, which also closes the open connections. `respond` returns the response to a request
 /// from an address.
@@ -45,48 +32,8 @@ pub(super) async fn serve<F: Future<Output = Response<String>> + Send + 'static>
     listener: TcpListener,
     respond: impl Fn(IpAddr, Request<Incoming>) -> F + Clone + Send + 'static,
 ) -> Infallible {
-    let mut connections = Connections::default();
-    loop {
-        let (mut accepted, mut count) = (Poll::Ready(listener.accept().await), 0);
-        while let Poll::Ready(connection) = accepted {
-            match connection {
-                Ok((stream, peer)) => {
-                    let peer = peer.ip().to_canonical();
-                    connections.add(peer, serve_one(stream, peer, respond.clone()));
-                }
-                Err(error) => {
-                    warn!(%error, "cannot accept a connection of a base");
-                    tokio::time::sleep(ACCEPT_DELAY).await;
-                }
-            }
-            count += 1;
-            if count % BATCH == 0 {
-                tokio::task::yield_now().await;
-            }
-            accepted = listener.poll_accept(&mut Context::from_waker(Waker::noop()));
-        }
-        tokio::time::sleep(ACCEPT_INTERVAL).await;
-    }
-}
-
-/// The connections that are being served, the oldest first. They close when this is dropped.
-#[derive(Default)]
-struct Connections(VecDeque<(IpAddr, AbortOnDropHandle<()>)>);
-
-impl Connections {
-    /// Adds a connection from `peer`, and closes another one if there are too many.
-    fn add(&mut self, peer: IpAddr, serving: impl Future<Output = ()> + Send + 'static) {
-        let Self(connections) = self;
-        connections.retain(|(_, connection)| !connection.is_finished());
-        if connections.iter().filter(|(of, _)| *of == peer).count() >= CONNECTIONS_PER_ADDRESS
-            && let Some(oldest) = connections.iter().position(|(of, _)| *of == peer)
-        {
-            connections.remove(oldest);
-        } else if connections.len() >= CONNECTIONS {
-            connections.pop_front();
-        }
-        connections.push_back((peer, AbortOnDropHandle::new(tokio::spawn(serving))));
-    }
+    let connection = |stream, peer| serve_one(stream, peer, respond.clone());
+    serve_connections(listener, CONNECTION_LIMITS, "bases", connection).await
 }
 
 /// Serves one request and closes the connection, so that idle connections of bases take no place.
@@ -104,10 +51,8 @@ async fn serve_one<F: Future<Output = Response<String>>>(
         .keep_alive(false)
         .max_header_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
-    match tokio::time::timeout(CONNECTION_TIMEOUT, serving).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a connection of a base ended early"),
-        Err(_) => debug!("a connection of a base timed out"),
+    if let Err(error) = serving.await {
+        debug!(%error, "a connection of a base ended early");
     }
 }
 
@@ -118,6 +63,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpSocket;
     use tokio::time::Instant;
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::*;
 
@@ -139,7 +85,7 @@ mod tests {
         let started = Instant::now();
         let mut other = connect("127.0.0.2:0", address).await;
         let mut idle = Vec::new();
-        for _ in 0..CONNECTIONS_PER_ADDRESS * 2 {
+        for _ in 0..CONNECTION_LIMITS.per_address * 2 {
             idle.push(connect("127.0.0.1:0", address).await);
         }
         let _ = idle[0].read(&mut [0]).await;
@@ -148,7 +94,7 @@ mod tests {
         other.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("127.0.0.2"), "{answer}");
         assert!(
-            started.elapsed() < CONNECTION_TIMEOUT / 2,
+            started.elapsed() < CONNECTION_LIMITS.lifetime / 2,
             "the oldest one was closed by its time limit only"
         );
     }
@@ -158,7 +104,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut reports = Vec::new();
-        for _ in 0..CONNECTIONS_PER_ADDRESS * 3 {
+        for _ in 0..CONNECTION_LIMITS.per_address * 3 {
             let mut report = connect("127.0.0.1:0", address).await;
             report.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
             reports.push(report);
@@ -187,6 +133,6 @@ mod tests {
         assert!(answer.starts_with(b"HTTP/1.1 431 "));
         let started = Instant::now();
         assert_eq!(slow.read_to_end(&mut nothing).await.unwrap(), 0);
-        assert!(started.elapsed() < CONNECTION_TIMEOUT * 2);
+        assert!(started.elapsed() < CONNECTION_LIMITS.lifetime * 2);
     }
 }

@@ -74,7 +74,7 @@ async fn answer(
 
 #[cfg(test)]
 mod tests {
-    use staffetta_driver::tunnel::{TunnelLimits, channel};
+    use staffetta_virtual_node::vnode::{TunnelLimits, channel};
 
     use super::super::link;
     use super::super::options::MqttTunnelOptions;

@@ -192,7 +192,7 @@ impl LinkEvents {
         let stalled = |_: Elapsed| format!("no progress for {} s", limit.as_secs_f32());
         loop {
             match self {
-                Self::V3(events) => match timeout(limit, events.poll()).await.map_err(stalled)?? {
+                Self::V3(events) => match timeout(limit, poll_v3(events)).await.map_err(stalled)?? {
                     mqtt3::Event::Incoming(mqtt3::Packet::ConnAck(_)) => return Ok(LinkEvent::Connected),
                     mqtt3::Event::Incoming(mqtt3::Packet::SubAck(answer)) => {
                         let granted = |code| matches!(code, &mqtt3::SubscribeReasonCode::Success(_));
@@ -220,5 +220,19 @@ impl LinkEvents {
                 },
             }
         }
+    }
+}
+
+/// Polls a connection over MQTT 3.1.1. The error of a message that is too large names its size and the remedy. The topic is not known,
+/// because nothing of the message but its length was read.
+async fn poll_v3(events: &mut mqtt3::EventLoop) -> Result<mqtt3::Event, LinkError> {
+    use mqtt3::{ConnectionError::MqttState, StateError::Deserialization};
+    match events.poll().await {
+        Err(MqttState(Deserialization(mqtt3::mqttbytes::Error::PayloadSizeLimitExceeded(size)))) => Err(format!(
+            "a message of {size} bytes arrived, and over MQTT 3.1.1 one of more than {MAX_PACKET_V3} ends the connection: \
+             limit the size of messages at the broker, or set `vnode_mqtt.version` to \"5\""
+        )
+        .into()),
+        polled => Ok(polled?),
     }
 }

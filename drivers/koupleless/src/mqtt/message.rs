@@ -108,7 +108,7 @@ pub(super) fn read(
             let (BizOperationResponse { command, biz_name, biz_version, response }, sent) =
                 report.content()?;
             report.is_of(response.base().unwrap_or(base.as_str()))?;
-            let known = [ArkletCommand::InstallBiz, ArkletCommand::UninstallBiz];
+            let known = [ArkletCommand::InstallBiz, ArkletCommand::UninstallBiz, ArkletCommand::SwitchBiz];
             let known = known.into_iter().find(|known| known.name().eq_ignore_ascii_case(&command));
             let command = known.ok_or_else(|| format!("the command {:?} is unknown", quoted(&command)))?;
             let key = module::key(&biz_name, &biz_version);

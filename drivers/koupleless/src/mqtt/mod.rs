@@ -22,6 +22,7 @@ use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, Tunnel, TunnelSe
 use staffetta_driver::{ContainerKey, DriverError, Reason, RequestRecord};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tracing::{info_span, warn};
 
 use self::dropped::DroppedReports;
@@ -76,6 +77,8 @@ struct MqttState {
     running: Mutex<Option<RunningTunnel>>,
     /// The current connection; `None` while there is none.
     link: Mutex<Option<LinkClient>>,
+    /// Cancelled when the current or last connection has ended.
+    connection: Mutex<CancellationToken>,
     /// The error of the last connection; `None` while the tunnel is connected, and before the first error.
     connection_error: Mutex<Option<String>>,
     subscriptions: Mutex<Subscriptions>,
@@ -102,6 +105,7 @@ impl MqttTunnel {
             options,
             running: Mutex::default(),
             link: Mutex::default(),
+            connection: Mutex::default(),
             connection_error: Mutex::default(),
             subscriptions: Mutex::default(),
             changed: Notify::new(),
@@ -116,8 +120,8 @@ impl MqttTunnel {
         lock(&self.state.connection_error).clone()
     }
 
-    /// Publishes the command that loads or unloads a module, and returns at once; the answer of the base arrives as a report. Fails if the
-    /// container names no module, if the message cannot be queued, or if an operation on the module is in progress. The error is
+    /// Publishes the command that changes a module, and returns at once; the answer of the base arrives as a report. Fails if the
+    /// container names no module, if the message cannot be queued, or if too many modules of the base are being changed. The error is
     /// [`Reason::Awaited`] until the base has reported its modules on this connection: a broker that was restarted would confirm and drop
     /// the message for a base that has not subscribed again, and a command would be repeated before the state of the base is known.
     fn change(
@@ -135,7 +139,10 @@ impl MqttTunnel {
             return Err(error
                 .detail(format!("base {base} has not reported its modules since the broker was reached")));
         }
+        // No answer to an earlier command is certain to come. The caller repeats it only after it has looked for its effect.
+        self.state.operations.forget(base, &key);
         let under_way = self.state.operations.begin(base, command, Some(&key))?;
+        let connection = lock(&self.state.connection).clone();
         let sent = self.state.publish(base, command, body)?;
         let mut running = lock(&self.state.running);
         let running = running.as_mut().ok_or_else(|| not_running(base, command))?;
@@ -147,7 +154,7 @@ impl MqttTunnel {
             let error = tokio::select! {
                 biased;
                 () = under_way.ended() => return,
-                error = unanswered(sent, limit, &base, command) => error,
+                error = unanswered(sent, &connection, limit, &base, command) => error,
             };
             under_way.finish(&sender, failed(key, &error));
         });
@@ -244,6 +251,15 @@ impl Tunnel for MqttTunnel {
         self.change(ArkletCommand::InstallBiz, node, container)
     }
 
+    async fn activate_container(
+        &self,
+        node: &NodeId,
+        _: &PodKey,
+        container: &Container,
+    ) -> Result<(), DriverError> {
+        self.change(ArkletCommand::SwitchBiz, node, container)
+    }
+
     async fn shutdown_container(
         &self,
         node: &NodeId,
@@ -295,21 +311,29 @@ fn not_running(base: &NodeId, command: ArkletCommand) -> DriverError {
     unavailable(base, command, "the tunnel does not run")
 }
 
-/// Waits until a command counts as not answered, and returns the error: the broker refused the message, the connection ended before the
-/// broker confirmed it, or `limit` has passed.
+/// Waits until a command counts as not answered, and returns the error: the broker refused the message, its connection ended (the broker
+/// may have lost the message or the answer), or `limit` has passed.
 async fn unanswered(
     sent: SentCommand,
+    connection: &CancellationToken,
     limit: Duration,
     base: &NodeId,
     command: ArkletCommand,
 ) -> DriverError {
-    match tokio::time::timeout(limit, sent.unconfirmed()).await {
+    let ended = async {
+        tokio::select! {
+            biased;
+            unconfirmed = sent.unconfirmed() => unconfirmed,
+            () = connection.cancelled() => Unconfirmed::Disconnected,
+        }
+    };
+    match tokio::time::timeout(limit, ended).await {
         Ok(Unconfirmed::Refused(reason)) => {
             unavailable(base, command, &format!("the broker refuses the message: {reason}"))
         }
         Ok(Unconfirmed::Disconnected) => {
-            let detail = "the connection to the broker ended before it confirmed the message";
-            unavailable(base, command, detail).maybe_applied()
+            unavailable(base, command, "the connection to the broker ended before an answer came")
+                .maybe_applied()
         }
         Err(_) => {
             let detail = format!("no answer within {} s", limit.as_secs_f32());

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use rustls::ClientConfig;
 use staffetta_driver::tunnel::{NodeId, TunnelSender};
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::baselines::BaselineQueries;
@@ -45,6 +46,9 @@ pub(super) async fn run(
     info!(tunnel = KEY, broker = state.options.broker, "connected to the broker");
     lock(&state.subscriptions).connected();
     *lock(&state.connection_error) = None;
+    let connection = CancellationToken::new();
+    *lock(&state.connection) = connection.clone();
+    let _ended = connection.drop_guard();
     *lock(&state.link) = Some(client.clone());
     let _connected = ClearOnDrop(&state.link);
     let awake = suspension_fence(state.options.send_limit, boot_time);

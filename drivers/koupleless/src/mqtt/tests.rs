@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 use staffetta_driver::RequestLog;
-use staffetta_driver::tunnel::OperationResponseResult::Fail;
-use staffetta_driver::tunnel::{TunnelEvent, TunnelLimits, channel};
+use staffetta_driver::tunnel::OperationResponseResult::Unknown;
+use staffetta_driver::tunnel::TunnelEvent;
+use staffetta_virtual_node::vnode::{TunnelLimits, channel};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
@@ -192,7 +193,32 @@ async fn a_command_fails_at_once_if_the_connection_ends_before_the_broker_confir
         }
         let (_, event) = receiver.recv().await.unwrap();
         let TunnelEvent::StartContainerResponse(answer) = event else { panic!("{event:?}") };
-        assert_eq!(answer.result, Fail);
+        assert_eq!(answer.result, Unknown);
         assert!(answer.message.contains("the connection to the broker ended"), "{}", answer.message);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_ends_the_connection_with_its_size_and_the_remedy_and_the_next_one_works()
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let tunnel = Arc::new(MqttTunnel::new(options(&listener, MqttVersion::V3)));
+    let (sender, _receiver) = channel(TunnelLimits::default());
+    let started = Arc::clone(&tunnel);
+    let _running =
+        AbortOnDropHandle::new(tokio::spawn(async move { started.start("dev", "dev", sender).await }));
+    let mut stream = accept(&listener, MqttVersion::V3).await;
+    // The begin of a message of 17 MiB.
+    stream.write_all(&[PUBLISH << 4 | 2, 0x80, 0x80, 0xc0, 8]).await.unwrap();
+    let error = loop {
+        tokio::task::yield_now().await;
+        if let Some(error) = tunnel.connection_error() {
+            break error;
+        }
+    };
+    assert!(error.contains("17825792 bytes") && error.contains("`vnode_mqtt.version`"), "{error}");
+    let _stream = accept(&listener, MqttVersion::V3).await;
+    while !tunnel.connected() {
+        tokio::task::yield_now().await;
     }
 }

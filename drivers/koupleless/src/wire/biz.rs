@@ -3,7 +3,7 @@
 use jiff::{Timestamp, civil, tz::TimeZone};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
-use staffetta_driver::tunnel::{ContainerState, ContainerStatusData, PodKey};
+use staffetta_driver::tunnel::{ContainerState, ContainerStatusData, PodKey, UNKNOWN_STATE};
 
 use super::{message, reason};
 use crate::module;
@@ -61,6 +61,21 @@ impl StateRecord {
     }
 }
 
+/// The states of a module (`BizState`), which versions of Arklet write in different case.
+const STATES: [(&str, ContainerState); 6] = [
+    ("UNRESOLVED", ContainerState::Unresolved),
+    ("RESOLVED", ContainerState::Resolved),
+    ("ACTIVATED", ContainerState::Activated),
+    ("DEACTIVATED", ContainerState::Deactivated),
+    ("BROKEN", ContainerState::Broken),
+    ("STOPPED", ContainerState::Stopped),
+];
+
+/// Parses the state of a module, in upper, lower or mixed case; `None` if there is no such state.
+fn state(text: &str) -> Option<ContainerState> {
+    STATES.into_iter().find_map(|(name, state)| name.eq_ignore_ascii_case(text).then_some(state))
+}
+
 /// Returns the statuses of the modules of a base. A module without the time of a state change gets the time `now`, that of the report. The
 /// base itself and modules with a malformed name or version are left out, because no container of a pod can be one of these.
 pub(crate) fn statuses(modules: Vec<BizInfo>, now: Timestamp) -> Vec<ContainerStatusData> {
@@ -68,8 +83,8 @@ pub(crate) fn statuses(modules: Vec<BizInfo>, now: Timestamp) -> Vec<ContainerSt
 }
 
 /// Converts a module that a base reports; `None` for the base itself and for a name or version that no pod can have. If no state change has
-/// a valid time, the time is `now`. An unknown state becomes [`ContainerState::Deactivated`], with its first 64 characters in the message:
-/// such a module is neither loaded nor unloaded while its pod exists.
+/// a valid time, the time is `now`. An unknown state becomes [`ContainerState::Deactivated`] with the reason [`UNKNOWN_STATE`], and with its
+/// first 64 characters in the message.
 fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
     let base = info.main_class.as_deref() == Some(BASE_MAIN_CLASS);
     if base || !module::is_name(&info.biz_name) || !module::is_name(&info.biz_version) {
@@ -77,13 +92,13 @@ fn status(info: BizInfo, now: Timestamp) -> Option<ContainerStatusData> {
     }
     let records = info.biz_state_records.into_iter().flatten().chain(info.latest_state_record);
     let latest = records.max_by_key(StateRecord::time).unwrap_or_default();
-    let (state, reason, message) = if let Some(state) = ContainerState::parse(&info.biz_state) {
+    let (state, reason, message) = if let Some(state) = state(&info.biz_state) {
         (state, latest.reason.as_deref().map(reason), latest.message.as_deref().map(message))
     } else {
         let unknown: String = message(&info.biz_state).chars().take(64).collect();
         (
             ContainerState::Deactivated,
-            Some("UnknownState".to_owned()),
+            Some(UNKNOWN_STATE.to_owned()),
             Some(format!("unknown state {unknown:?}")),
         )
     };
@@ -147,6 +162,17 @@ mod tests {
             (statuses[0].state, statuses[0].reason.as_str(), statuses[0].message.as_str()),
             (ContainerState::Deactivated, "UnknownState", "unknown state \"asleep\"")
         );
+    }
+
+    #[test]
+    fn a_state_is_read_in_any_case() {
+        for (name, expected) in STATES {
+            let mixed = format!("{}{}", &name[..1], name[1..].to_lowercase());
+            for text in [name, &name.to_lowercase(), &mixed] {
+                assert_eq!(state(text), Some(expected), "{text}");
+            }
+        }
+        assert_eq!(state("asleep"), None);
     }
 
     #[test]

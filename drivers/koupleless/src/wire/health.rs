@@ -42,13 +42,16 @@ struct MasterState {
     biz_state: String,
 }
 
+/// The maximum size of a metaspace in bytes, 1 EiB. A larger one is no size, and cannot be a quantity of Kubernetes.
+const MAX_METASPACE: f64 = 1_152_921_504_606_846_976.0;
+
 /// Returns the status of the node of a base. The metaspace counts as the memory of the node; if the size of the metaspace is unknown, the
 /// node reports no memory.
 pub(crate) fn node_status(health: HealthInfo) -> NodeStatusData {
     let HealthInfo { health_data: HealthData { jvm, master_biz_info } } = health;
     let mut status = NodeStatusData::default();
     status.custom_labels.insert(STACK.0.to_owned(), STACK.1.to_owned());
-    if let Some(max) = jvm.max.filter(|max| *max >= 0.0) {
+    if let Some(max) = jvm.max.filter(|max| (0.0..=MAX_METASPACE).contains(max)) {
         let free = max - jvm.committed.filter(|committed| *committed >= 0.0).unwrap_or_default();
         let memory = NodeResource { capacity: kibibytes(max), allocatable: kibibytes(free) };
         status.resources.insert("memory".to_owned(), memory);
@@ -96,6 +99,8 @@ mod tests {
         assert_eq!(jvm(1024, 10_240), "1Ki 0Ki");
         assert_eq!(jvm(10_240, -1), "10Ki 10Ki");
         assert_eq!(jvm(-1, 1024), "");
+        let huge = status(&json!({ "java max metaspace": 1e300 }), "");
+        assert!(huge.resources.is_empty(), "{:?}", huge.resources);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use staffetta_driver::tunnel::{ContainerOperationResponseData, OperationResponse
 use staffetta_driver::{ContainerKey, DriverError};
 
 use super::{message, reason};
+use crate::module::{self, Module};
 use crate::operations::ArkletCommand;
 
 /// The `code` in the response to a command that succeeded.
@@ -26,12 +27,25 @@ pub(crate) struct ArkResponse<T> {
     base_identity: Option<String>,
 }
 
-/// The result of loading or unloading a module.
+/// The reason of an answer to the command to load a module whose JAR file contains another one.
+const VERSION_MISMATCH: &str = "VersionMismatch";
+
+/// The result of loading, unloading or activating a module.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct OperationData {
     code: Option<String>,
     message: Option<String>,
+    /// The modules that were loaded.
+    biz_infos: Option<Vec<BizIdentity>>,
+}
+
+/// The name and the version of a module, as in the manifest of its JAR file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct BizIdentity {
+    biz_name: String,
+    biz_version: String,
 }
 
 impl<T> ArkResponse<T> {
@@ -52,17 +66,36 @@ impl<T> ArkResponse<T> {
 }
 
 impl ArkResponse<OperationData> {
-    /// Returns the answer to a command that loads or unloads the module `key`. A module that the base does not have counts as
-    /// unloaded, but never as loaded. The stack trace of a failure is left out, since it may contain secrets.
+    /// Returns the answer to a command that changes the module `key`. A module that the base does not have counts as unloaded, but never
+    /// as loaded, and one that the base has loaded under another name or version, that of its manifest, is a failure. The stack trace of a
+    /// failure is left out, since it may contain secrets.
     pub(crate) fn operation(
         self,
         command: ArkletCommand,
         key: ContainerKey,
     ) -> ContainerOperationResponseData {
-        let OperationData { code: inner, message: detail } = self.data.unwrap_or_default();
+        let OperationData { code: inner, message: detail, biz_infos } = self.data.unwrap_or_default();
         let inner = inner.unwrap_or_else(|| self.code.clone());
         let absent = command == ArkletCommand::UninstallBiz && inner == NOT_FOUND_BIZ;
         let done = absent || (self.code == SUCCESS && inner == SUCCESS);
+        let loaded = biz_infos.unwrap_or_default();
+        let is_key = |loaded: &BizIdentity| module::key(&loaded.biz_name, &loaded.biz_version) == key;
+        if done
+            && command == ArkletCommand::InstallBiz
+            && let Some(BizIdentity { biz_name, biz_version }) = loaded.first()
+            && !loaded.iter().any(is_key)
+        {
+            let text = format!(
+                "the manifest of the JAR file says {biz_name}:{biz_version}; the container says {key} (name and BIZ_VERSION)"
+            );
+            return ContainerOperationResponseData {
+                container_key: key,
+                result: OperationResponseResult::Fail,
+                reason: VERSION_MISMATCH.to_owned(),
+                message: message(&text),
+                instead: Module::container(biz_name, biz_version).map(Box::new),
+            };
+        }
         let code = if inner == SUCCESS { &self.code } else { &inner };
         let said = [detail, self.message].into_iter().flatten().find(|text| !text.is_empty());
         ContainerOperationResponseData {
@@ -70,17 +103,23 @@ impl ArkResponse<OperationData> {
             result: if done { OperationResponseResult::Success } else { OperationResponseResult::Fail },
             reason: if done { String::new() } else { reason(code) },
             message: said.as_deref().map(message).unwrap_or_default(),
+            instead: None,
         }
     }
 }
 
-/// Returns the answer that reports the failure `error` of a request that loads or unloads the module `key`.
+/// Returns the answer that reports the failure `error` of a request that changes the module `key`.
 pub(crate) fn failed(key: ContainerKey, error: &DriverError) -> ContainerOperationResponseData {
     ContainerOperationResponseData {
         container_key: key,
-        result: OperationResponseResult::Fail,
+        result: if error.ambiguous() {
+            OperationResponseResult::Unknown
+        } else {
+            OperationResponseResult::Fail
+        },
         reason: error.reason().name().to_owned(),
         message: message(&error.to_string()),
+        instead: None,
     }
 }
 
@@ -109,6 +148,21 @@ mod tests {
             let load = operation(ArkletCommand::InstallBiz, outer, &absent(outer));
             assert_eq!((load.result, load.reason.as_str()), (Fail, NOT_FOUND_BIZ));
         }
+    }
+
+    #[test]
+    fn a_module_that_is_loaded_under_another_identity_is_a_failure_that_names_it() {
+        let loaded = |name: &str, version: &str| {
+            let infos = json!([{ "bizName": name, "bizVersion": version, "bizState": "activated" }]);
+            let data = json!({ "code": "SUCCESS", "message": "", "bizInfos": infos });
+            operation(ArkletCommand::InstallBiz, "SUCCESS", &data)
+        };
+        assert_eq!(loaded("cart", "1").result, Success);
+        let other = loaded("cart", "2");
+        assert_eq!((other.result, other.reason.as_str()), (Fail, VERSION_MISMATCH));
+        assert!(other.message.contains("cart:2") && other.message.contains("cart:1"), "{other:?}");
+        assert_eq!(module::key_of(&other.instead.unwrap()).as_str(), "cart:2");
+        assert_eq!(loaded("a:b", "2").instead, None, "no container can be that");
     }
 
     #[test]

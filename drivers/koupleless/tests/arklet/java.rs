@@ -39,7 +39,16 @@ impl JavaBase {
 
     /// Returns the URL of the module `cart` of the version 1.0.0.
     pub(crate) fn module(&self) -> String {
-        format!("file://{}", self.built.join("module.jar").display())
+        self.jar("module.jar")
+    }
+
+    /// Returns the URL of the module `cart` of the version 2.0.0.
+    pub(crate) fn second_version(&self) -> String {
+        self.jar("module-2.jar")
+    }
+
+    fn jar(&self, name: &str) -> String {
+        format!("file://{}", self.built.join(name).display())
     }
 }
 

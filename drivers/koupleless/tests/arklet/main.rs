@@ -12,9 +12,10 @@ use serde_json::json;
 use staffetta_driver::tunnel::OperationResponseResult::{Fail, Success};
 use staffetta_driver::tunnel::{
     ContainerOperationResponseData, ContainerState, ContainerStatusData, NodeDescription, NodeId, PodKey,
-    Tunnel, TunnelEvent, TunnelLimits, TunnelReceiver, channel,
+    Tunnel, TunnelEvent,
 };
 use staffetta_koupleless::{HttpTunnel, HttpTunnelOptions};
+use staffetta_virtual_node::vnode::{TunnelLimits, TunnelReceiver, channel};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::java::JavaBase;
@@ -100,6 +101,36 @@ impl World {
         self.tunnel.start_container(&id, &PodKey::All, &cart).await.unwrap();
         let again = self.answer().await;
         assert_eq!((again.result, again.reason.as_str()), (Fail, "REPEAT_BIZ"), "{again:?}");
+        let mut second = cart.clone();
+        second.image = Some(java.second_version());
+        second.env.as_mut().unwrap()[0].value = Some("2.0.0".to_owned());
+        for (activate, expected) in
+            [(false, ["ACTIVATED", "DEACTIVATED"]), (true, ["DEACTIVATED", "ACTIVATED"])]
+        {
+            if activate {
+                self.tunnel.activate_container(&id, &PodKey::All, &second).await.unwrap();
+            } else {
+                self.tunnel.start_container(&id, &PodKey::All, &second).await.unwrap();
+            }
+            let answer = self.answer().await;
+            assert_eq!((answer.container_key.as_str(), answer.result), ("cart:2.0.0", Success), "{answer:?}");
+            let mut modules = self.modules(&id, 2).await;
+            modules.sort_by(|one, other| one.key.as_str().cmp(other.key.as_str()));
+            let states: Vec<_> = modules.iter().map(|module| module.state.to_string()).collect();
+            assert_eq!(states, expected, "a second version is loaded, and activated only by a command");
+        }
+        self.tunnel.shutdown_container(&id, &PodKey::All, &second).await.unwrap();
+        self.answer().await;
+        self.modules(&id, 1).await;
+        // The version in the manifest counts.
+        second.env.as_mut().unwrap()[0].value = Some("9".to_owned());
+        self.tunnel.start_container(&id, &PodKey::All, &second).await.unwrap();
+        let wrong = self.answer().await;
+        assert_eq!((wrong.result, wrong.reason.as_str()), (Fail, "VersionMismatch"), "{wrong:?}");
+        let mistaken = Container { image: second.image, ..*wrong.instead.unwrap() };
+        self.tunnel.shutdown_container(&id, &PodKey::All, &mistaken).await.unwrap();
+        self.answer().await;
+        self.modules(&id, 1).await;
         // Arklet unloads a module without a Spring context, and reports an error after that.
         self.tunnel.shutdown_container(&id, &PodKey::All, &cart).await.unwrap();
         assert_eq!(self.answer().await.container_key.as_str(), "cart:1.0.0");
@@ -112,8 +143,8 @@ impl World {
 
 /// Returns what the Node object of the base would say.
 fn description(java: &JavaBase) -> NodeDescription {
-    let network = json!({ "nodeIP": "127.0.0.1", "hostName": "localhost", "port": java.port });
-    serde_json::from_value(json!({ "metadata": { "status": "ACTIVATED" }, "networkInfo": network })).unwrap()
+    let network = json!({ "node_ip": "127.0.0.1", "host_name": "localhost", "port": java.port });
+    serde_json::from_value(json!({ "metadata": { "status": "activated" }, "network_info": network })).unwrap()
 }
 
 /// Returns the container of the module `cart:1.0.0`.

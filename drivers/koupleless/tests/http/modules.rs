@@ -1,13 +1,15 @@
 //! Loading and unloading of modules.
 
+use std::time::Duration;
+
 use serde_json::json;
 use staffetta_driver::Reason;
-use staffetta_driver::tunnel::OperationResponseResult::{Fail, Success};
+use staffetta_driver::tunnel::OperationResponseResult::{Fail, Success, Unknown};
 use staffetta_driver::tunnel::{
     ContainerState, NetworkInfo, NodeActivation, NodeDescription, NodeMetadata, PodKey, Tunnel, TunnelEvent,
-    TunnelLimits,
 };
-use staffetta_koupleless_base::{BaseCommand, Behaviour};
+use staffetta_koupleless_base::{AnswerFault, BaseCommand, Behaviour};
+use staffetta_virtual_node::vnode::TunnelLimits;
 
 use crate::world::{World, answers, base, cart, impatient, options, requests};
 
@@ -57,9 +59,7 @@ async fn a_repeated_request_is_sent_once_while_it_is_under_way() {
     let (mut world, base, id) = World::with_base(options()).await;
     base.behave(Behaviour::hold_all);
     world.install(&id).await.unwrap();
-    for repeated in [world.install(&id).await, world.uninstall(&id).await] {
-        assert_eq!(repeated.unwrap_err().reason(), Reason::Conflict);
-    }
+    assert_eq!(world.install(&id).await.unwrap_err().reason(), Reason::Conflict);
     base.behave(Behaviour::answer_all);
     assert!(world.answer().await.0);
     assert_eq!(
@@ -71,12 +71,48 @@ async fn a_repeated_request_is_sent_once_while_it_is_under_way() {
 }
 
 #[tokio::test]
+async fn another_command_for_a_module_does_not_wait_for_the_answer_to_the_one_before() {
+    let (mut world, base, id) = World::with_base(options()).await;
+    let late = AnswerFault::Late(Duration::from_secs(3600));
+    base.behave(|behaviour| drop(behaviour.answers.insert(BaseCommand::InstallBiz, late)));
+    world.install(&id).await.unwrap();
+    while base.modules().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    world.uninstall(&id).await.unwrap();
+    let (install, answer) = world.answer().await;
+    assert!(!install && answer.result == Success && base.modules().is_empty(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_second_version_of_a_module_is_activated() {
+    let (mut world, base, id) = World::with_base(options()).await;
+    world.install(&id).await.unwrap();
+    world.answer().await;
+    let mut second = cart();
+    second.env.as_mut().unwrap()[0].value = Some("2.0.0".to_owned());
+    for activate in [false, true] {
+        let tunnel = &world.tunnel;
+        let (base, pod) = (&id, &PodKey::All);
+        if activate {
+            tunnel.activate_container(base, pod, &second).await.unwrap();
+        } else {
+            tunnel.start_container(base, pod, &second).await.unwrap();
+        }
+        let (start, answer) = world.answer().await;
+        assert_eq!((start, answer.result, answer.container_key.as_str()), (true, Success, "cart:2.0.0"));
+    }
+    let states: Vec<_> = base.modules().into_iter().map(|module| module.state).collect();
+    assert_eq!(states, ["DEACTIVATED", "ACTIVATED"]);
+}
+
+#[tokio::test]
 async fn an_answer_that_comes_too_late_is_a_failure_once_and_then_dropped() {
     let (mut world, base, id) = World::with_base(impatient()).await;
     base.behave(Behaviour::hold_all);
     world.install(&id).await.unwrap();
     let (_, answer) = world.answer().await;
-    assert_eq!((answer.result, answer.reason.as_str()), (Fail, "DriverUnavailable"));
+    assert_eq!((answer.result, answer.reason.as_str()), (Unknown, "DriverUnavailable"));
     assert!(
         answer.message.contains("no answer") && answer.message.contains("may have taken effect"),
         "{answer:?}"
@@ -164,7 +200,7 @@ async fn a_tunnel_that_is_stopped_cancels_what_is_under_way_and_can_be_started_a
     assert!(world.receiver.recv().await.is_none(), "nothing holds the sender any longer");
     assert!(!world.tunnel.ready());
     assert_eq!(world.install(&id).await.unwrap_err().reason(), Reason::Unavailable);
-    let (sender, mut receiver) = staffetta_driver::tunnel::channel(TunnelLimits::default());
+    let (sender, mut receiver) = staffetta_virtual_node::vnode::channel(TunnelLimits::default());
     base.behave(Behaviour::answer_all);
     let (tunnel, again) = (world.tunnel.clone(), world.tunnel.clone());
     let running = tokio::spawn(async move { again.start("client", "test", sender).await });

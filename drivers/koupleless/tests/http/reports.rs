@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
-use staffetta_driver::tunnel::{NodeActivation, NodeDescription, Tunnel, TunnelEvent, TunnelLimits, channel};
+use staffetta_driver::tunnel::{NodeActivation, NodeDescription, Tunnel, TunnelEvent};
+use staffetta_virtual_node::vnode::{TunnelLimits, channel};
 
+use staffetta_driver::app_hosting::Password;
+use staffetta_koupleless::HttpTunnelOptions;
 use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
 
 use crate::world::{World, base, cart, options};
@@ -28,6 +31,27 @@ async fn a_base_that_reports_is_discovered_and_its_latest_report_counts() {
     assert_eq!(node.network_info.node_ip, Some("127.0.0.1".parse().unwrap()));
     drop(world.running);
     assert!(world.receiver.recv().await.is_none(), "earlier reports were replaced");
+}
+
+#[tokio::test]
+async fn only_a_base_with_the_token_can_report_if_there_is_one() {
+    let token = "0123456789abcdef";
+    let with_token = HttpTunnelOptions { token: Some(Password::new(token)), ..options() };
+    let mut world = World::start(with_token).await;
+    let heartbeat = base("base-1").await.heartbeat();
+    let metadata = json!({ "identity": "base-1" });
+    for prefix in
+        ["", "/", "0123456789abcdeF/", "0123456789abcde/", "0123456789abcdefg/", "a/0123456789abcdef/"]
+    {
+        for (endpoint, report) in [("heartbeat", &heartbeat), ("queryBaseline", &metadata)] {
+            assert_eq!(world.post(&format!("{prefix}{endpoint}"), report).await.0, 401, "{prefix}{endpoint}");
+        }
+    }
+    assert_eq!(world.tunnel.dropped_reports(), 12);
+    assert_eq!(world.post(&format!("{token}/heartbeat"), &heartbeat).await.0, 200);
+    let (id, _) = world.receiver.recv().await.unwrap();
+    assert_eq!(id.as_str(), "base-1");
+    assert_eq!(world.post(&format!("{token}/other"), &heartbeat).await.0, 404);
 }
 
 #[tokio::test]
@@ -73,7 +97,7 @@ async fn a_report_that_waits_is_replaced_by_the_node_object_of_the_base() {
     let known = base.heartbeat();
     let impostor = known.to_string().replace("127.0.0.1", "127.0.0.2");
     assert_eq!(world.post_from("127.0.0.2", "heartbeat", impostor).await.0, 200);
-    let metadata = json!({ "name": "shop", "version": "1.1", "status": "ACTIVATED" });
+    let metadata = json!({ "name": "shop", "version": "1.1", "status": "activated" });
     let mut description: NodeDescription = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
     description.network_info.node_ip = Some("127.0.0.1".parse().unwrap());
     description.network_info.port = Some(base.address().unwrap().port());
@@ -87,7 +111,7 @@ async fn a_report_that_waits_is_replaced_by_the_node_object_of_the_base() {
 #[tokio::test]
 async fn a_base_behind_another_address_reports_within_the_networks_of_the_options() {
     let base_networks = vec!["192.0.2.0/24".parse().unwrap()];
-    let world = World::start(staffetta_koupleless::HttpTunnelOptions { base_networks, ..options() }).await;
+    let world = World::start(HttpTunnelOptions { base_networks, ..options() }).await;
     let mut heartbeat = base("base-1").await.heartbeat();
     for (ip, status) in [("192.0.2.9", 200), ("198.51.100.9", 403)] {
         heartbeat["localIP"] = ip.into();
@@ -98,8 +122,7 @@ async fn a_base_behind_another_address_reports_within_the_networks_of_the_option
 #[tokio::test]
 async fn a_base_behind_another_address_gets_its_baseline_and_the_id_of_others_is_protected() {
     let base_networks = vec!["192.0.2.0/24".parse().unwrap()];
-    let mut world =
-        World::start(staffetta_koupleless::HttpTunnelOptions { base_networks, ..options() }).await;
+    let mut world = World::start(HttpTunnelOptions { base_networks, ..options() }).await;
     for (id, ip) in [("base-1", "192.0.2.9"), ("base-2", "127.0.0.1")] {
         let mut heartbeat = base(id).await.heartbeat();
         heartbeat["localIP"] = ip.into();

@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Container;
 use serde_json::{Value, json};
-use staffetta_driver::tunnel::{
-    ContainerOperationResponseData, NodeId, PodKey, Tunnel, TunnelEvent, TunnelLimits, TunnelReceiver,
-    channel,
-};
+use staffetta_driver::tunnel::{ContainerOperationResponseData, NodeId, PodKey, Tunnel, TunnelEvent};
 use staffetta_koupleless::{HttpTunnel, HttpTunnelOptions};
 use staffetta_koupleless_base::{AnswerFault, BaseCommand, SimulatedBase, SimulatedBaseOptions};
+use staffetta_virtual_node::vnode::{TunnelLimits, TunnelReceiver, channel};
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) struct World {

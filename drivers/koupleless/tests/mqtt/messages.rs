@@ -151,7 +151,8 @@ async fn a_base_publishes_to_its_own_topics_only_on_a_real_broker() {
     let other = Base::connect(&broker, &world.environment, "base-2").await;
     let topic = format!("koupleless_{}/base-1/base/simpleBiz", world.environment);
     let sent = jiff::Timestamp::now().as_millisecond();
-    let report = json!({ "publishTimestamp": sent, "data": [] }).to_string();
+    let modules = json!([{ "name": "cart", "version": "1", "state": "ACTIVATED" }]);
+    let report = json!({ "publishTimestamp": sent, "data": modules }).to_string();
     other.publish_to(&topic, report.clone(), false).await;
     world.discover(&other).await; // fails if the report arrives, which was sent before
     base.publish_to(&topic, report, false).await;

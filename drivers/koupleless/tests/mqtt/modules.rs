@@ -3,8 +3,7 @@
 use std::num::NonZeroU64;
 
 use serde_json::json;
-use staffetta_driver::Reason;
-use staffetta_driver::tunnel::OperationResponseResult::{Fail, Success};
+use staffetta_driver::tunnel::OperationResponseResult::{Success, Unknown};
 use staffetta_driver::tunnel::{ContainerState, Tunnel, TunnelEvent};
 use staffetta_koupleless::{MqttTunnelOptions, MqttVersion};
 
@@ -26,7 +25,9 @@ async fn live(options: MqttTunnelOptions) {
     world.install(&id).await.unwrap();
     let model = json!({ "bizName": "cart", "bizVersion": "1.0.0", "bizUrl": "https://example.com/cart.jar" });
     assert_eq!(base.command().await, ("installBiz".to_owned(), model.clone()));
-    assert_eq!(world.install(&id).await.unwrap_err().reason(), Reason::Conflict);
+    // The caller repeats it only after it has looked: no answer to the earlier one is certain to come.
+    world.install(&id).await.unwrap();
+    assert_eq!(base.command().await, ("installBiz".to_owned(), model.clone()));
     base.report("bizOperation", &operation("installBiz", "SUCCESS")).await;
     let (install, answer) = world.answer().await;
     assert_eq!((install, answer.container_key.as_str(), answer.result), (true, "cart:1.0.0", Success));
@@ -72,7 +73,7 @@ async fn a_late_a_duplicated_and_an_unasked_answer_are_dropped_on_a_real_broker(
     let (mut world, mut base, id) = World::with_base(&broker, impatient).await;
     world.install(&id).await.unwrap();
     let (install, answer) = world.answer().await;
-    assert_eq!((install, answer.result, answer.reason.as_str()), (true, Fail, "DriverUnavailable"));
+    assert_eq!((install, answer.result, answer.reason.as_str()), (true, Unknown, "DriverUnavailable"));
     assert!(answer.message.contains("may have taken effect"), "{answer:?}");
     for command in ["installBiz", "installBiz", "uninstallBiz", "format"] {
         base.report("bizOperation", &operation(command, "SUCCESS")).await;

@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
 use staffetta_driver::app_hosting::Password;
 use staffetta_driver::tunnel::{
-    ContainerOperationResponseData, NodeDescription, NodeId, PodKey, Tunnel, TunnelEvent, TunnelLimits,
-    TunnelReceiver, channel,
+    ContainerOperationResponseData, NodeDescription, NodeId, PodKey, Tunnel, TunnelEvent,
 };
 use staffetta_driver::{DriverError, Reason};
 use staffetta_koupleless::{MqttTunnel, MqttTunnelOptions, MqttVersion};
+use staffetta_virtual_node::vnode::{TunnelLimits, TunnelReceiver, channel};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -100,7 +100,8 @@ impl World {
         tokio::time::timeout(PATIENCE, failed).await.expect("the connection fails")
     }
 
-    /// Sends heartbeats of a base until the tunnel is subscribed and reports it. No other kind of event may arrive.
+    /// Sends heartbeats of a base until the tunnel is subscribed and reports it. No other kind of event may arrive, but for empty reports, of
+    /// which [`report_modules`](Self::report_modules) may have sent more than it has waited for.
     pub(crate) async fn discover(&mut self, base: &Base) -> (NodeId, NodeDescription) {
         let mut ticks = tokio::time::interval(POLL);
         let give_up = Instant::now() + PATIENCE;
@@ -111,6 +112,7 @@ impl World {
                 next = self.receiver.recv() => match next.unwrap() {
                     (id, TunnelEvent::NodeDiscovered(node)) if id.as_str() == base.id => return (id, node),
                     (_, TunnelEvent::NodeDiscovered(_)) => {}
+                    (_, TunnelEvent::AllContainerStatuses(modules)) if modules.is_empty() => {}
                     (id, other) => panic!("{id}: {other:?}"),
                 }
             }
@@ -152,19 +154,23 @@ impl World {
         self.tunnel.shutdown_container(base, &PodKey::All, &cart()).await
     }
 
-    /// Returns the next event, which must be the answer to an install (`true`) or an uninstall.
+    /// Returns the next answer to an install (`true`) or an uninstall. Only modules may be reported before it, as
+    /// [`report_modules`](Self::report_modules) may have sent more reports than it has waited for.
     pub(crate) async fn answer(&mut self) -> (bool, ContainerOperationResponseData) {
-        match self.event().await {
-            TunnelEvent::StartContainerResponse(answer) => (true, answer),
-            TunnelEvent::ShutdownContainerResponse(answer) => (false, answer),
-            other => panic!("{other:?}"),
+        loop {
+            match self.event().await {
+                TunnelEvent::StartContainerResponse(answer) => return (true, answer),
+                TunnelEvent::ShutdownContainerResponse(answer) => return (false, answer),
+                TunnelEvent::AllContainerStatuses(_) => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
 
 /// Returns the description of an active base.
 pub(crate) fn description() -> NodeDescription {
-    let metadata = json!({ "name": "shop", "version": "1.1", "status": "ACTIVATED" });
+    let metadata = json!({ "name": "shop", "version": "1.1", "status": "activated" });
     serde_json::from_value(json!({ "metadata": metadata })).unwrap()
 }
 

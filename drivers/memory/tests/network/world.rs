@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use staffetta_driver::{
     DriverError, Listener, ListenerChange, ListenerDriver, ListenerPort, ListenerSettings, ListenerSpec,
-    LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Member, MemberSpec, NoopVifPool, Owner,
-    PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolSpec, Protocol,
-    PublicIpRequest, ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver,
-    ServiceSubnetsDriver, VifPoolDriver, VifRequest,
+    LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, Member, MemberSpec, Owner, PodProjectDriver,
+    PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, PoolSpec, Protocol, PublicIpRequest,
+    ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
+    VifPoolDriver, VifRequest,
 };
 use staffetta_memory::http::{Client, Fault, Method, Server, ServerOptions, SimulatedOptions};
 use staffetta_memory::{LoadBalancerMethod, PublicIpMethod, VifMethod};
@@ -16,6 +16,7 @@ use staffetta_memory::{
     MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPublicIpDriver, MemoryServices,
     MemoryVifDriver,
 };
+use staffetta_pool::NoopVifPool;
 
 /// The timeout of a step of a test. It is no measure of speed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

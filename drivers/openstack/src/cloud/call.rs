@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue, IF_MATCH};
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::Service;
 use super::page::{ListPage, MAX_PAGES, PAGE_SIZE, QueryParameters};
-use crate::error::{OpenStackError, Result, StepName};
+use crate::error::{OpenStackError, Result, StepName, is_too_large};
 use crate::http::{HttpRequest, HttpResponse};
 use crate::identity::Token;
 
@@ -72,9 +73,10 @@ impl<'s> ApiCall<'s> {
         self
     }
 
-    /// Makes the service reject the call with status 412 unless the resource has this revision number (header `If-Match`).
-    pub fn revision(mut self, number: u64) -> Self {
-        self.revision = Some(number);
+    /// Makes the service reject the call with status 412 unless the resource has this revision number (header `If-Match`, extension
+    /// `revision-if-match`). `None`, which is what a response without the extension contains, sets no condition.
+    pub fn revision(mut self, number: Option<u64>) -> Self {
+        self.revision = number;
         self
     }
 
@@ -204,7 +206,13 @@ impl<'s> ApiCall<'s> {
         if response.is_success() {
             Ok(response)
         } else {
-            Err(response.into_error(self.step, self.repeatable))
+            let length = self.body.as_ref().map_or(0, Vec::len);
+            let error = response.into_error(self.step, self.repeatable);
+            if is_too_large(&error) {
+                self.service.state().body_limit.fetch_min(length / 2, Ordering::Relaxed);
+                return Err(error.hint(&format!("the request has {length} bytes")));
+            }
+            Err(error)
         }
     }
 

@@ -8,6 +8,7 @@ mod service;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use staffetta_driver::{Fence, RequestObserver};
@@ -25,6 +26,9 @@ use crate::service_kind::ServiceKind;
 pub use self::call::ApiCall;
 pub use self::quotas::Quota;
 pub use self::service::Service;
+
+/// The maximum length of a request body in bytes that services accept by default (`max_request_body_size` of oslo.middleware).
+const DEFAULT_BODY_LIMIT: usize = 112 * 1024;
 
 /// The client of a cloud. Clones share connections, token and limits.
 #[derive(Clone, Debug)]
@@ -46,6 +50,8 @@ struct CloudClient {
 #[derive(Debug)]
 struct ServiceState {
     limiter: Limiter,
+    /// The maximum length of a request body in bytes: the default, or half the length of the shortest body that the service has refused.
+    body_limit: AtomicUsize,
     extensions: Cached<(), Arc<HashSet<String>>>,
     version: Cached<(), (u32, u32)>,
 }
@@ -75,6 +81,7 @@ impl Cloud {
         let session = Arc::new(KeystoneSession::new(http.clone(), access));
         let services = [(); ServiceKind::COUNT].map(|()| ServiceState {
             limiter: Limiter::new(max),
+            body_limit: AtomicUsize::new(DEFAULT_BODY_LIMIT),
             extensions: Cached::new(TTL),
             version: Cached::new(TTL),
         });

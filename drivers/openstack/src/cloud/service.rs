@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use reqwest::{Method, Url};
@@ -54,6 +55,12 @@ impl Service {
     /// Returns the maximum number of calls in flight while the service does not throttle them.
     pub(crate) fn max_concurrency(&self) -> usize {
         self.cloud.session.access.max_concurrency
+    }
+
+    /// Returns the maximum length of a request body in bytes. It is 112 KiB at first, and half the length of the shortest body that the
+    /// service has refused as too large. Requests that can be divided are kept below it; others are sent all the same.
+    pub(crate) fn body_limit(&self) -> usize {
+        self.state().body_limit.load(Ordering::Relaxed)
     }
 
     /// Creates a call that reads (`GET`).

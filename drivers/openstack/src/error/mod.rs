@@ -48,6 +48,14 @@ impl OpenStackError {
         Self(Box::new((error, Some(rejection))))
     }
 
+    /// Creates the error of a request whose body the service refused as too large: status 413 without `Retry-After`.
+    pub(crate) fn too_large(step: StepName, body: &[u8]) -> Self {
+        let (rejection, _) = Rejection::parse(413, body);
+        let error =
+            DriverError::new(Reason::Refused, step).detail(rejection.to_string()).named("RequestTooLarge");
+        Self(Box::new((error, Some(rejection))))
+    }
+
     /// If `ambiguous`, records in the error that the failed request may have taken effect.
     #[must_use]
     pub(crate) fn maybe_applied(self, ambiguous: bool) -> Self {
@@ -109,6 +117,11 @@ impl OpenStackError {
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }
+}
+
+/// Returns `true` if the service refused the request because its body was too large, so that a shorter one may succeed.
+pub(crate) fn is_too_large(error: &DriverError) -> bool {
+    error.name() == Some("RequestTooLarge")
 }
 
 /// Converts the error of a missing resource (status 404) to `Ok(None)`. Other errors stay.

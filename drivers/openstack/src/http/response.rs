@@ -80,7 +80,11 @@ impl HttpResponse {
         let delay = self.retry_after();
         let is_server_error = self.status >= 500 && self.status != 501;
         let ambiguous = is_server_error && !repeatable && !(self.status == 503 && delay.is_some());
-        let error = OpenStackError::rejected(step, self.status, &self.body).maybe_applied(ambiguous);
+        let error = if self.status == 413 && delay.is_none() {
+            OpenStackError::too_large(step, &self.body)
+        } else {
+            OpenStackError::rejected(step, self.status, &self.body).maybe_applied(ambiguous)
+        };
         delay.into_iter().fold(error, OpenStackError::after).request_id(self.request_id)
     }
 }

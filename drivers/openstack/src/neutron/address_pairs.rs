@@ -94,7 +94,7 @@ impl AddressPairs {
                 return Ok(());
             }
             let change = json!({ "allowed_address_pairs": new });
-            match self.neutron.update_port(WRITE, &id, &change, Some(revision_number)).await {
+            match self.neutron.update_port(WRITE, &id, &change, revision_number).await {
                 Ok(_) => return Ok(()),
                 Err(error) if attempts > 0 && matches!(error.status(), Some(404 | 412)) => {}
                 Err(error) => return Err(rejected(error)),

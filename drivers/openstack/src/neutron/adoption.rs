@@ -83,7 +83,7 @@ impl MarkedPorts {
                 if mark.trunk().is_none() {
                     change["device_id"] = owner.uid.as_str().into();
                 }
-                self.neutron.update_port(ADOPT, &port.id, &change, Some(port.revision_number)).await?;
+                self.neutron.update_port(ADOPT, &port.id, &change, port.revision_number).await?;
             }
             ExistingMark::Unmarked => return Err(refused("has changed since it was listed")),
             ExistingMark::Owned(_) | ExistingMark::Foreign => {
@@ -97,7 +97,8 @@ impl MarkedPorts {
     }
 
     /// Deletes a port of Kuryr's VIF pools that no pod uses. The error is [`Reason::Refused`] if the port is neither one of Kuryr nor a
-    /// subport of any program, names a pod, has an ownership mark, or is ACTIVE and not a subport. A port that does not exist is no error.
+    /// subport of any program, names a pod, has an ownership mark, or is ACTIVE and not a subport, and [`Reason::Conflict`] if the port changes
+    /// meanwhile. A port that does not exist is no error.
     pub(crate) async fn delete_unused(&self, id: &VifId) -> DriverResult<()> {
         let Some(port) = self.read(DELETE, id).await? else { return Ok(()) };
         let is_kuryrs = match port.device_owner.as_str() {
@@ -109,7 +110,7 @@ impl MarkedPorts {
             let detail = format!("port {id} is in use, or not a port of Kuryr's pools");
             return Err(DriverError::new(Reason::Refused, DELETE).detail(detail));
         }
-        Ok(self.neutron.delete_pod_port(DELETE, id, None).await?)
+        Ok(self.neutron.delete_pod_port(DELETE, id, None, port.revision_number).await?)
     }
 
     /// Reads a port. Returns `None` if it does not exist or is not in the projects of the configuration, or if `id` does not have the form

@@ -99,7 +99,7 @@ impl NeutronApi {
         revision: Option<u64>,
     ) -> Result<PortBody> {
         let call = self.service.put(step, format!("ports/{id}")).json(&json!({ "port": change }));
-        with_request_id(revision.into_iter().fold(call, ApiCall::revision)).await
+        with_request_id(call.revision(revision)).await
     }
 
     /// Adds the tags of an ownership mark to a port. The tag of the cluster is added last: it says that the port has all tags. A port that
@@ -111,21 +111,25 @@ impl NeutronApi {
         Ok(())
     }
 
-    /// Deletes a port. A port that does not exist is no error. Neutron rejects the deletion of a subport.
-    pub(crate) async fn delete_port(&self, step: StepName, id: &VifId) -> Result<()> {
-        existing(self.service.delete(step, format!("ports/{id}")).done().await).map(drop)
+    /// Deletes a port. A port that does not exist is no error. Neutron rejects the deletion of a subport. If `revision` is given, Neutron
+    /// rejects the deletion with status 412 unless the port still has this revision number.
+    pub(crate) async fn delete_port(&self, step: StepName, id: &VifId, revision: Option<u64>) -> Result<()> {
+        let call = self.service.delete(step, format!("ports/{id}")).revision(revision);
+        existing(call.done().await).map(drop)
     }
 
     /// Deletes the port of a pod or of a pool. A subport is first removed from its trunk: the trunk in its ownership mark or, for a port of
-    /// Kuryr, which has no mark, the trunk that lists the port. A port whose mark does not name a trunk is never removed from one.
+    /// Kuryr, which has no mark, the trunk that lists the port. A port whose mark does not name a trunk is never removed from one. If
+    /// `revision` is given, Neutron rejects the deletion of any other port with status 412 unless the port still has this revision number.
     pub(crate) async fn delete_pod_port(
         &self,
         step: StepName,
         id: &VifId,
         mark: Option<&PortMark>,
+        revision: Option<u64>,
     ) -> Result<()> {
         let may_be_subport = mark.is_none_or(|mark| mark.trunk().is_some());
-        match self.delete_port(step, id).await {
+        match self.delete_port(step, id, revision).await {
             Err(error) if error.is("PortInUseAsSubPort") && may_be_subport => {}
             result => return result,
         }
@@ -137,7 +141,7 @@ impl NeutronApi {
         for trunk in trunks.iter().filter(has_port) {
             existing(self.remove_subports(step, &trunk.id, std::slice::from_ref(id)).await)?;
         }
-        self.delete_port(step, id).await
+        self.delete_port(step, id, None).await
     }
 
     /// Lists all trunks.

@@ -12,7 +12,7 @@ use super::creation::has_no_room;
 use super::ports::{LIST, MarkedPort, MarkedPorts, name_project};
 use super::translate::PortAttachment;
 use super::wire::{NewPort, PortBody, VIF_FIELDS};
-use crate::error::{DriverResult, StepName};
+use crate::error::{DriverResult, StepName, is_too_large};
 use crate::mark::{Nesting, PortMark, Purpose};
 
 /// The name of pooled ports, if the option `port_debug` gives ports names.
@@ -23,7 +23,8 @@ const MAX_BATCH: usize = 100;
 
 /// Creates up to `count` ports. `create` makes one request for the given number of ports, and creates all of them or none. Requests have at
 /// most 100 ports. If the first request succeeds, no other is made, and the caller calls again for the ports that are still missing. If a
-/// quota or the subnet does not have enough room, the number is halved, down to one, so that few requests create as many ports as possible.
+/// quota or the subnet does not have enough room, or the request is too large, the number is halved, down to one, so that few requests create
+/// as many ports as possible.
 pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
     count: usize,
     create: impl Fn(usize) -> F,
@@ -36,7 +37,10 @@ pub(super) async fn create_batch<F: Future<Output = BulkVifResult>>(
         let is_empty = vifs.is_empty();
         created.vifs.extend(vifs);
         match failure {
-            Some(error) if has_no_room(&error) && size > 1 => (size, halved) = (size / 2, true),
+            Some(error) if (has_no_room(&error) || is_too_large(&error)) && size > 1 => {
+                size /= 2;
+                halved = true;
+            }
             None if !halved || is_empty => break,
             failure => created.failure = failure,
         }
@@ -151,10 +155,14 @@ impl MarkedPorts {
         }
     }
 
-    /// Deletes ports simultaneously, and returns those that could not be deleted, with their errors.
-    pub(super) async fn delete_all(&self, ids: impl IntoIterator<Item = VifId>) -> Vec<(VifId, DriverError)> {
-        let deletions = ids.into_iter().map(|id| async {
-            let deleted = self.delete(&id).await;
+    /// Deletes ports simultaneously, each only if it still has its revision number, if one is given. Returns those that could not be deleted,
+    /// with their errors.
+    pub(super) async fn delete_all(
+        &self,
+        ports: impl IntoIterator<Item = (VifId, Option<u64>)>,
+    ) -> Vec<(VifId, DriverError)> {
+        let deletions = ports.into_iter().map(|(id, revision)| async move {
+            let deleted = self.delete_revision(&id, revision).await;
             deleted.err().map(|error| (id, error.into()))
         });
         join_all(deletions).await.into_iter().flatten().collect()

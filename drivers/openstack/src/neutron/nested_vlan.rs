@@ -57,7 +57,8 @@ impl NestedVlanDriver {
         for id in ids {
             self.activations.forget(id);
         }
-        self.ports.delete_all(ids.iter().cloned()).await
+        // Detached, they serve no pod any more: a condition on their revision numbers would protect nothing.
+        self.ports.delete_all(ids.iter().map(|id| (id.clone(), None))).await
     }
 
     /// Lists the ports whose ownership mark names this cluster and a trunk, or only those of `owner`. The map contains the VLAN ids of all
@@ -98,7 +99,7 @@ impl NestedVlanDriver {
             // The list shows the incomplete ports, and they are deleted.
             Err(error) if error.ambiguous() => return failed(error),
             Err(error) => {
-                let left = ports.delete_all(ids).await;
+                let left = ports.delete_all(ids.into_iter().map(|id| (id, None))).await;
                 return failed(if left.is_empty() { error } else { error.maybe_applied() });
             }
         };
@@ -246,9 +247,9 @@ impl BulkVifDriver for NestedVlanDriver {
             Err(error) => return all_failed(vifs, &error),
         };
         let mut by_trunk: HashMap<Nesting, Vec<VifId>> = HashMap::new();
-        for (id, nesting) in pooled {
-            if let Some(nesting) = nesting {
-                by_trunk.entry(nesting).or_default().push(id);
+        for (mark, port) in pooled {
+            if let Some(nesting) = mark.nesting {
+                by_trunk.entry(nesting).or_default().push(port.id);
             }
         }
         join_all(by_trunk.iter().map(|(nesting, ids)| self.delete_subports(nesting, ids))).await.concat()

@@ -283,23 +283,27 @@ impl MarkedPorts {
         self.records.get(id).map(|record| record.pairs.clone()).unwrap_or_default()
     }
 
-    /// Returns the ids of those VIFs whose ports belong to a pool, each with the node and the parent of a nested port. Ports whose mark is
-    /// not cached are listed by their ids.
-    pub(super) async fn pooled(&self, vifs: &[Vif]) -> DriverResult<Vec<(VifId, Option<Nesting>)>> {
-        let unknown = |vif: &&Vif| !self.records.contains_key(&vif.id) && is_well_formed(vif.id.as_str());
-        let unknown: Vec<VifId> = vifs.iter().filter(unknown).map(|vif| vif.id.clone()).collect();
-        let read = self.neutron.ports_by_id("read the owners of ports", &unknown, VIF_FIELDS).await?;
+    /// Reads those of the VIFs whose ports exist and belong to a pool of this cluster.
+    pub(super) async fn pooled(&self, vifs: &[Vif]) -> DriverResult<Vec<MarkedPort>> {
+        let ids = vifs.iter().map(|vif| vif.id.clone()).filter(|id| is_well_formed(id.as_str()));
+        let ids: Vec<VifId> = ids.collect();
+        let read = self.neutron.ports_by_id("read the owners of ports", &ids, VIF_FIELDS).await?;
         self.record(&read);
-        let pooled = vifs.iter().filter_map(|vif| {
-            let mark = self.recorded(&vif.id)?;
-            mark.owner().is_none().then_some((vif.id.clone(), mark.nesting))
-        });
-        Ok(pooled.collect())
+        let pooled = |port: PortBody| {
+            let mark = self.mark_of(&port).filter(|mark| mark.owner().is_none())?;
+            Some((mark, port))
+        };
+        Ok(read.into_iter().filter_map(pooled).collect())
     }
 
     /// Deletes a port. A port that does not exist is no error. A subport is first removed from its trunk.
     pub(crate) async fn delete(&self, id: &VifId) -> Result<()> {
-        self.neutron.delete_pod_port("delete a port", id, self.recorded(id).as_ref()).await?;
+        self.delete_revision(id, None).await
+    }
+
+    /// Deletes a port like [`delete`](Self::delete), if it still has the revision number `revision`, if one is given.
+    pub(super) async fn delete_revision(&self, id: &VifId, revision: Option<u64>) -> Result<()> {
+        self.neutron.delete_pod_port("delete a port", id, self.recorded(id).as_ref(), revision).await?;
         self.records.remove(id);
         Ok(())
     }

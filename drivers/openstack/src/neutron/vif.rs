@@ -179,7 +179,11 @@ impl BulkVifDriver for NeutronVifDriver {
 
     async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)> {
         match self.ports.pooled(vifs).await {
-            Ok(pooled) => self.ports.delete_all(pooled.into_iter().map(|(id, _)| id)).await,
+            // A deletion that arrives late must not hit a port that the next leader has given to a pod: it changes when it is wired.
+            Ok(pooled) => {
+                let ports = pooled.into_iter().map(|(_, port)| (port.id, port.revision_number));
+                self.ports.delete_all(ports).await
+            }
             Err(error) => all_failed(vifs, &error),
         }
     }

@@ -54,8 +54,8 @@ pub(crate) struct PortBody {
     pub(crate) trunk_details: Option<TrunkBody>,
     /// The addresses other than its own that the port may use.
     pub(crate) allowed_address_pairs: Vec<AddressPair>,
-    /// The number that Neutron increments with each change of the port, for conditional updates.
-    pub(crate) revision_number: u64,
+    /// The number that Neutron increments with each change of the port, for conditional changes; `None` if Neutron does not support them.
+    pub(crate) revision_number: Option<u64>,
     /// The id that Neutron gave to the request that created or updated the port.
     #[serde(skip)]
     pub(crate) request_id: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct PortBody {
 
 /// The fields of a port that its conversion to a VIF needs, separated by spaces.
 pub(crate) const VIF_FIELDS: &str = "id project_id network_id mac_address status fixed_ips security_groups device_owner \
-     device_id description binding:host_id binding:vif_type binding:vif_details";
+     device_id description binding:host_id binding:vif_type binding:vif_details revision_number";
 
 impl PortBody {
     /// Returns `true` if the status of the port is ACTIVE.

@@ -1,12 +1,15 @@
 //! The calls of Octavia's API that the driver makes.
 
 use serde_json::{Value, json};
-use staffetta_driver::{LoadBalancerId, PoolId, ProjectId};
+use staffetta_driver::{LoadBalancerId, MemberId, PoolId, ProjectId};
 
 use super::features::{Features, Filter};
 use super::wire::{LoadBalancerBody, MEMBER_FIELDS, MemberBody, OctaviaResource, StatusTreeBody};
 use crate::cloud::{ApiCall, Cloud, Service};
 use crate::error::{Result, StepName, existing};
+
+/// The operation that errors of changes of the members of a pool name.
+pub(super) const SET_MEMBERS: StepName = "set the members of a pool";
 
 /// The client of Octavia, with one method for each call that the driver makes.
 #[derive(Clone, Debug)]
@@ -23,6 +26,11 @@ impl OctaviaApi {
     /// Returns `true` if `project` is one of the projects of the configuration, in which resources may belong to this Kubernetes cluster.
     pub(super) fn owns(&self, project: &ProjectId) -> bool {
         self.service.owns(project)
+    }
+
+    /// Returns the maximum length of a request body in bytes, which decreases when Octavia refuses a body as too large.
+    pub(super) fn body_limit(&self) -> usize {
+        self.service.body_limit()
     }
 
     /// Returns the features of the cloud's Octavia release.
@@ -88,9 +96,21 @@ impl OctaviaApi {
         existing(self.service.get(step, format!("loadbalancers/{id}/status")).json_member("statuses").await)
     }
 
-    /// Replaces all members of a pool.
-    pub(super) async fn set_members(&self, pool: &PoolId, members: &[Value]) -> Result<()> {
-        let call = self.service.put("set the members of a pool", format!("pools/{pool}/members"));
+    /// Replaces all members of a pool or, if `keep_others`, adds and changes these members only. Older releases reject `keep_others`.
+    pub(super) async fn set_members(
+        &self,
+        pool: &PoolId,
+        members: &[Value],
+        keep_others: bool,
+    ) -> Result<()> {
+        let call = self.service.put(SET_MEMBERS, format!("pools/{pool}/members"));
+        let call = if keep_others { call.query("additive_only", "true") } else { call };
         call.json(&json!({ "members": members })).items(members.len()).done().await
+    }
+
+    /// Removes one member from a pool. A member that does not exist is no error.
+    pub(super) async fn remove_member(&self, pool: &PoolId, member: &MemberId) -> Result<()> {
+        let path = format!("pools/{pool}/members/{member}");
+        existing(self.service.delete(SET_MEMBERS, path).done().await).map(drop)
     }
 }

@@ -2,10 +2,10 @@
 //! immutable for a while.
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::json;
 use staffetta_driver::{
     DriverError, Listener, ListenerChange, ListenerDriver, ListenerPort, ListenerSpec, LoadBalancer,
-    LoadBalancerId, Member, MemberSpec, Pool, PoolId, Reason,
+    LoadBalancerId, Pool, PoolId, Reason,
 };
 
 use super::LbaasV2Driver;
@@ -101,53 +101,6 @@ impl LbaasV2Driver {
         }
         let call = self.octavia.delete::<ListenerBody>(listener.id.as_str());
         self.provisioning.delete_part(id, STEP, call).await.map(|_| None)
-    }
-
-    /// Replaces the members of a listener's pool. The ids of members are read again only if a member is new. Octavia never changes the
-    /// subnet of a member, so a member whose subnet differs is only removed by this call, and is missing in the result. Without a listener
-    /// or its pool, the error is [`Reason::NotFound`].
-    async fn set_members(
-        &self,
-        load_balancer: &LoadBalancer,
-        at: ListenerPort,
-        listener: Option<&Listener>,
-        members: &[MemberSpec],
-    ) -> DriverResult<Listener> {
-        const STEP: &str = "set the members of a pool";
-        let missing = || DriverError::new(Reason::NotFound, STEP).detail(format!("the pool of {at}"));
-        let mut listener =
-            listener.filter(|found| has_well_formed_ids(found)).cloned().ok_or_else(missing)?;
-        let pool = listener.pool.as_mut().ok_or_else(missing)?;
-        let find = |wanted: &MemberSpec| {
-            pool.members.iter().find(|member| (member.spec.ip, member.spec.port) == (wanted.ip, wanted.port))
-        };
-        let keeps_subnet =
-            |spec: &&MemberSpec| find(spec).is_none_or(|found| found.spec.subnet == spec.subnet);
-        let wanted: Vec<&MemberSpec> = members.iter().filter(keeps_subnet).collect();
-        let bodies: Vec<Value> = wanted.iter().map(|spec| request::member(spec)).collect();
-        // Whatever comes of the call, the cached members may be outdated.
-        self.cache.members.remove(&pool.id);
-        let call = self.octavia.set_members(&pool.id, &bodies);
-        self.provisioning.change(&load_balancer.id, STEP, call).await?;
-        let known = wanted.iter().map(|spec| {
-            let found = find(spec).filter(|member| is_well_formed(member.id.as_str()))?;
-            Some(Member { id: found.id.clone(), spec: (*spec).clone() })
-        });
-        pool.members = if let Some(known) = known.collect::<Option<Vec<_>>>() {
-            known
-        } else {
-            // The members are set, and are not set again because their ids could not be read.
-            let read = self.octavia.members(&pool.id).await;
-            let read = read.map_err(|error| DriverError::from(error).maybe_applied())?;
-            let mut bodies = read.ok_or_else(missing)?;
-            // A removed member is listed until it is deleted.
-            bodies.retain(|body| {
-                wanted.iter().any(|spec| (Some(spec.ip), spec.port) == (body.address, body.protocol_port))
-            });
-            tree::members(&bodies, &load_balancer.subnet)
-        };
-        self.cache.members.insert(pool.id.clone(), pool.members.clone());
-        Ok(listener)
     }
 
     /// Creates a listener without a pool. If it exists already, reads it instead.
@@ -257,7 +210,7 @@ impl LbaasV2Driver {
 }
 
 /// Returns `true` if the ids of the listener and its pool have the form of ids, so that they may become part of a URL.
-fn has_well_formed_ids(listener: &Listener) -> bool {
+pub(super) fn has_well_formed_ids(listener: &Listener) -> bool {
     let pool = listener.pool.as_ref().map(|pool| pool.id.as_str());
     [Some(listener.id.as_str()), pool].into_iter().flatten().all(is_well_formed)
 }

@@ -12,7 +12,7 @@ use super::provisioning::busy;
 use super::request;
 use super::tree;
 use super::wire::{LoadBalancerBody, OctaviaResource, PENDING_DELETE};
-use crate::error::{DriverResult, OpenStackError, Result, StepName};
+use crate::error::{DriverResult, OpenStackError, Result, StepName, is_too_large};
 use crate::mark;
 use crate::poll::Pacing;
 use crate::text::{is_well_formed, without_nulls};
@@ -96,8 +96,9 @@ impl LbaasV2Driver {
         Ok(existing)
     }
 
-    /// Creates a load balancer with its listeners by one call. If that call is rejected because of a listener or a quota, creates the load
-    /// balancer without listeners. If too many creations are in flight in the project, the error is [`Reason::Queued`].
+    /// Creates a load balancer with its listeners by one call, and with as many of their members as a request holds. If that call is rejected
+    /// because of a listener or a quota, creates the load balancer without listeners. If too many creations are in flight in the project, the
+    /// error is [`Reason::Queued`].
     pub(super) async fn create(&self, owner: &Owner, spec: &LoadBalancerSpec) -> DriverResult<LoadBalancer> {
         let tagged = self.octavia.features().await?.tags;
         let _permit = self.provisioning.admit(&owner.uid, &spec.project)?;
@@ -127,12 +128,19 @@ impl LbaasV2Driver {
             }))
         };
         let items = spec.listeners.iter().map(|listener| 2 + listener.pool.members.len()).sum::<usize>();
-        let created = match self.octavia.create(body(request::listeners(spec)), 1 + items).await {
-            // The error of a listener is reported when that listener is created alone.
-            Err(error) if !spec.listeners.is_empty() && may_concern_a_listener(&error) => {
-                self.octavia.create(body(Vec::new()), 1).await
+        let bare = request::length(&[json!({ LoadBalancerBody::KEY: body(Vec::new()), "listeners": [] })]);
+        let created = loop {
+            let limit = self.octavia.body_limit();
+            // What does not fit is created by later changes.
+            let listeners = request::listeners(spec, limit.saturating_sub(bare));
+            match self.octavia.create(body(listeners), 1 + items).await {
+                Err(error) if is_too_large(&error) && self.octavia.body_limit() < limit => {}
+                // The error of a listener is reported when that listener is created alone.
+                Err(error) if !spec.listeners.is_empty() && may_concern_a_listener(&error) => {
+                    break self.octavia.create(body(Vec::new()), 1).await;
+                }
+                result => break result,
             }
-            result => result,
         };
         let created: LoadBalancerBody = match created {
             Ok(created) => created,

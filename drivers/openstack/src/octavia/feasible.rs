@@ -116,6 +116,7 @@ mod tests {
     use super::*;
 
     const NEWEST: Features = Features {
+        additive_members: true,
         tags: true,
         allowed_cidrs: true,
         same_port: true,

@@ -13,6 +13,8 @@ pub(super) type Filter = Vec<(&'static str, String)>;
 pub(super) struct Features {
     /// Tags of resources; since API version 2.5.
     pub(super) tags: bool,
+    /// Additions to the members of a pool that leave the others (`additive_only`); since API version 2.11.
+    pub(super) additive_members: bool,
     /// The field `allowed_cidrs` of a listener; since API version 2.12.
     pub(super) allowed_cidrs: bool,
     /// Several listeners with different protocols at one port; since API version 2.13.
@@ -31,6 +33,7 @@ impl Features {
     pub(super) fn of(version: (u32, u32)) -> Self {
         Self {
             tags: version >= (2, 5),
+            additive_members: version >= (2, 11),
             allowed_cidrs: version >= (2, 12),
             same_port: version >= (2, 13),
             sctp: version >= (2, 23),
@@ -58,13 +61,14 @@ mod tests {
     #[test]
     fn a_release_has_the_features_of_its_version_and_of_older_ones() {
         let of = |minor| {
-            let Features { tags, allowed_cidrs, same_port, sctp, ovn_affinity, vip_groups } =
-                Features::of((2, minor));
-            let all = [tags, allowed_cidrs, same_port, sctp, ovn_affinity, vip_groups];
+            let features = Features::of((2, minor));
+            let Features { tags, additive_members, allowed_cidrs, same_port, .. } = features;
+            let Features { sctp, ovn_affinity, vip_groups, .. } = features;
+            let all = [tags, additive_members, allowed_cidrs, same_port, sctp, ovn_affinity, vip_groups];
             all.into_iter().filter(|has| *has).count()
         };
-        let counts = [0, 4, 5, 11, 12, 13, 22, 23, 25, 26, 28, 29, 30].map(of);
-        assert_eq!(counts, [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6]);
+        let counts = [0, 4, 5, 10, 11, 12, 13, 22, 23, 25, 26, 28, 29, 30].map(of);
+        assert_eq!(counts, [0, 0, 1, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
         assert!(!Features::of((2, 22)).serves(Protocol::Sctp) && Features::of((2, 0)).serves(Protocol::Udp));
     }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use staffetta_driver::{Reason, SubnetId};
+use staffetta_driver::{Reason, Subnet, SubnetId};
 
 use super::options::MemberMode;
 use crate::error::DriverResult;
@@ -30,15 +30,19 @@ impl MemberSubnets {
             return Ok(vip.clone());
         }
         let namespace = name.split('/').next().unwrap_or_default();
-        let own = self.namespaces.subnet(namespace).ok();
-        for subnet in own.iter().chain(&self.pods) {
-            match self.subnets.subnet(subnet).await {
-                Ok(known) if known.cidr.contains(&ip) => return Ok(subnet.clone()),
-                Ok(_) => {}
-                Err(error) if error.reason() == Reason::NotFound => {}
-                Err(error) => return Err(error),
-            }
+        let mut found = containing(ip, self.subnets.of_namespace(&self.namespaces, namespace).await)?;
+        if let (None, Some(pods)) = (&found, &self.pods) {
+            found = containing(ip, self.subnets.subnet(pods).await)?;
         }
-        Ok(vip.clone())
+        Ok(found.unwrap_or_else(|| vip.clone()))
+    }
+}
+
+/// Returns the id of the subnet if it contains `ip`. A subnet that does not exist, or not yet, contains no address.
+fn containing(ip: IpAddr, subnet: DriverResult<Subnet>) -> DriverResult<Option<SubnetId>> {
+    match subnet {
+        Ok(known) => Ok(known.cidr.contains(&ip).then_some(known.id)),
+        Err(error) if matches!(error.reason(), Reason::NotFound | Reason::Awaited) => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -8,7 +8,7 @@
 //! | `pacing`, `provisioning` | the times of polls and creations; polls of the provisioning status, and changes |
 //! | `cache` | the load balancers and members that this process knows |
 //! | `member_subnets`, `vip_port` | the subnets of members, and ports of virtual addresses |
-//! | `creation`, `changes` | creation of load balancers, and changes of their listeners and pools |
+//! | `creation`, `changes`, `members` | creation of load balancers, and changes of their listeners, pools and members |
 //! | `adoption` | adoption of load balancers of Kuryr, for a migration |
 //! | `driver` | the driver |
 
@@ -21,6 +21,7 @@ mod driver;
 mod feasible;
 mod features;
 mod member_subnets;
+mod members;
 mod options;
 mod pacing;
 mod provisioning;

@@ -17,11 +17,25 @@ pub(super) fn name(load_balancer: &str, at: ListenerPort) -> String {
     text::name(&format!("{load_balancer}:{at}"))
 }
 
-/// Returns the bodies of the listeners of a new load balancer, each with its pool and members.
-pub(super) fn listeners(spec: &LoadBalancerSpec) -> Vec<Value> {
+/// Returns the bodies of the listeners of a new load balancer, each with its pool and members. If they are longer than `limit` bytes, each
+/// pool has only as many members as fit; if even listeners without members are longer, the list is empty.
+pub(super) fn listeners(spec: &LoadBalancerSpec, limit: usize) -> Vec<Value> {
+    let whole = listeners_with(spec, usize::MAX);
+    if length(&whole) <= limit {
+        return whole;
+    }
+    let members = spec.listeners.iter().flat_map(|listener| &listener.pool.members);
+    let longest = members.map(|spec| length(&[member(spec)])).max().unwrap_or_default();
+    let fitting = |room: usize| room / (longest * spec.listeners.len()).max(1);
+    let room = limit.checked_sub(length(&listeners_with(spec, 0)));
+    room.map_or_else(Vec::new, |room| listeners_with(spec, fitting(room)))
+}
+
+/// Returns the bodies of the listeners of a new load balancer, each with its pool and at most `count` of the members.
+fn listeners_with(spec: &LoadBalancerSpec, count: usize) -> Vec<Value> {
     let whole = |listener: &ListenerSpec| {
         let name = name(&spec.name, listener.at);
-        let members: Vec<_> = listener.pool.members.iter().map(member).collect();
+        let members: Vec<_> = listener.pool.members.iter().take(count).map(member).collect();
         let settings = &listener.pool.settings;
         let extra = json!({
             "healthmonitor": settings.monitor.map(|settings| monitor(listener.at.protocol, settings)),
@@ -103,6 +117,11 @@ pub(super) fn member(spec: &MemberSpec) -> Value {
     json!({ "name": text::name(&spec.name), "address": spec.ip, "protocol_port": spec.port, "subnet_id": spec.subnet })
 }
 
+/// Returns the length in bytes of these values as a JSON list, or slightly more.
+pub(super) fn length(values: &[Value]) -> usize {
+    2 + values.iter().map(|value| value.to_string().len() + 1).sum::<usize>()
+}
+
 /// Merges two JSON objects and removes fields whose value is null. A field of `other` replaces the one of the same name.
 pub(super) fn merged(mut object: Value, other: Value) -> Value {
     if let (Value::Object(object), Value::Object(other)) = (&mut object, other) {
@@ -128,7 +147,7 @@ mod tests {
             listeners: vec![spec],
             adopt: None,
         };
-        listeners(&spec).remove(0)
+        listeners(&spec, usize::MAX).remove(0)
     }
 
     #[test]

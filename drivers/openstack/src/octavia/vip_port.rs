@@ -103,7 +103,9 @@ impl VipPorts {
 
     /// Deletes a port. A port that does not exist is no error.
     pub(super) async fn delete(&self, id: &PortId) -> Result<()> {
-        self.neutron.delete_port("delete the port of a virtual address", &VifId::from(id.as_str())).await
+        self.neutron
+            .delete_port("delete the port of a virtual address", &VifId::from(id.as_str()), None)
+            .await
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
 use staffetta_driver::{
-    DriverError, NAMESPACE_NETWORK, NamespaceNetwork, NamespaceObserver, ProjectId, Reason, SubnetId, Uid,
+    DriverError, NAMESPACE_NETWORK, NamespaceNetwork, NamespaceObserver, ProjectId, Reason, Uid,
 };
 use tokio::time::Instant;
 
@@ -18,6 +18,11 @@ pub const PROJECT: &str = "openstack.org/kuryr-project";
 
 /// The shortest and the longest retry delay while a namespace has no network.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+const FIND: &str = "find the subnet of a namespace";
+
+/// The remedy that errors of a wrong annotation name.
+pub(super) const REWRITTEN: &str = "the handler `namespace`, if it is enabled, writes it again";
 
 /// The existing namespaces with the fields that drivers need, updated from the watch of the API server.
 #[derive(Debug, Default)]
@@ -40,24 +45,27 @@ impl Namespaces {
         Ok(self.record("find the project of a namespace", name)?.project)
     }
 
-    /// Returns the subnet of the network of the namespace `name`, from the annotation [`NAMESPACE_NETWORK`] of the namespace. Until the
-    /// watch has reported the namespace with a network, the error is [`Reason::Awaited`]; if only the network is missing, the retry delay
-    /// is a quarter of the time since the watch first reported the namespace, from 100 ms to 5 s. If the annotation cannot be parsed, the
-    /// error is [`Reason::Refused`].
-    pub fn subnet(&self, name: &str) -> DriverResult<SubnetId> {
-        const STEP: &str = "find the subnet of a namespace";
-        let record = self.record(STEP, name)?;
-        let Some(text) = record.network else {
-            let detail = format!(
-                "the namespace {name} has no network yet; the handler `namespace`, if it is enabled, makes one"
-            );
-            let wait = (record.since.elapsed() / 4).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
-            return Err(DriverError::new(Reason::Awaited, STEP).detail(detail).after(wait));
-        };
-        NamespaceNetwork::read(&text).map(|network| network.subnet).map_err(|error| {
-            let detail = format!("the annotation {NAMESPACE_NETWORK} of the namespace {name} cannot be read");
-            DriverError::new(Reason::Refused, STEP).detail(detail).because(error)
-        })
+    /// Returns the UID of the namespace `name` and the network that its annotation [`NAMESPACE_NETWORK`] names, which may be forged. Until the
+    /// watch has reported the namespace with such an annotation, the error is that of [`awaited`](Self::awaited).
+    pub(super) fn network(&self, name: &str) -> DriverResult<(Uid, NamespaceNetwork)> {
+        let record = self.record(FIND, name)?;
+        let missing =
+            || self.awaited(name, "has no network yet; the handler `namespace`, if it is enabled, makes one");
+        let text = record.network.ok_or_else(missing)?;
+        let network = NamespaceNetwork::read(&text).map_err(|error| {
+            let text = format!("has an annotation {NAMESPACE_NETWORK} that cannot be read; {REWRITTEN}");
+            self.awaited(name, &text).because(error)
+        })?;
+        Ok((record.uid, network))
+    }
+
+    /// Returns the error [`Reason::Awaited`] of the namespace `name`, which `lacks` something. Its retry delay is a quarter of the time since
+    /// the watch first reported the namespace, from 100 ms to 5 s.
+    pub(super) fn awaited(&self, name: &str, lacks: &str) -> DriverError {
+        let waited = self.record(FIND, name).map_or(Duration::ZERO, |record| record.since.elapsed());
+        let wait = (waited / 4).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
+        let detail = format!("the namespace {name} {lacks}");
+        DriverError::new(Reason::Awaited, FIND).detail(detail).after(wait)
     }
 
     /// Returns the record of the namespace `name`: its UID, project and network, and the time at which the watch first reported it. Until
@@ -127,9 +135,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_network_that_is_not_there_yet_is_looked_for_ever_more_seldom() {
         let namespaces = Namespaces::default();
-        let wait = || namespaces.subnet("shop").unwrap_err().retry_after().unwrap().as_millis();
+        let wait = || namespaces.network("shop").unwrap_err().retry_after().unwrap().as_millis();
         namespaces.present(&namespace("u1", &json!({})));
-        assert_eq!(namespaces.subnet("shop").unwrap_err().reason(), Reason::Awaited, "nothing has failed");
+        assert_eq!(namespaces.network("shop").unwrap_err().reason(), Reason::Awaited, "nothing has failed");
         assert_eq!(wait(), 100);
         tokio::time::advance(Duration::from_secs(4)).await;
         namespaces.present(&namespace("u1", &json!({ "other": "change" })));
@@ -138,9 +146,10 @@ mod tests {
         assert_eq!(wait(), 5000);
         let network = NamespaceNetwork { network: "n1".into(), subnet: "s1".into() };
         namespaces.present(&namespace("u1", &json!({ NAMESPACE_NETWORK: network.write() })));
-        assert_eq!(namespaces.subnet("shop").unwrap(), "s1".into());
+        assert_eq!(namespaces.network("shop").unwrap(), ("u1".into(), network));
         namespaces.present(&namespace("u1", &json!({ NAMESPACE_NETWORK: "{}" })));
-        let error = namespaces.subnet("shop").unwrap_err();
-        assert!(!error.transient() && error.to_string().contains(NAMESPACE_NETWORK), "{error}");
+        let error = namespaces.network("shop").unwrap_err();
+        assert_eq!(error.reason(), Reason::Awaited, "the handler writes it again");
+        assert!(error.to_string().contains(NAMESPACE_NETWORK), "{error}");
     }
 }

@@ -10,14 +10,16 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use staffetta_driver::{
-    DriverError, NamespaceObserver, Network, PodSubnetsDriver, ProjectId, Reason, Route, Subnet, SubnetId,
+    ClusterId, DriverError, NAMESPACE_NETWORK, NamespaceObserver, Network, PodSubnetsDriver, ProjectId,
+    Reason, Route, Subnet, SubnetId, Uid,
 };
 
 use super::defaults::NeutronDefaults;
-use super::namespaces::Namespaces;
+use super::namespaces::{Namespaces, REWRITTEN};
 use crate::cached::Cached;
 use crate::cloud::Service;
 use crate::error::{DriverResult, Result};
+use crate::mark;
 use crate::text::{is_well_formed, or_default};
 
 const READ: &str = "read a subnet";
@@ -33,8 +35,19 @@ pub(crate) type SubnetMap = HashMap<SubnetId, Subnet>;
 pub struct Subnets {
     network: Service,
     defaults: NeutronDefaults,
-    /// The cached subnets, each with the project that owns it.
-    cached: Cached<SubnetId, (ProjectId, Subnet)>,
+    cluster: ClusterId,
+    cached: Cached<SubnetId, KnownSubnet>,
+}
+
+/// A cached subnet.
+#[derive(Clone, Debug)]
+struct KnownSubnet {
+    /// The project that owns the subnet.
+    project: ProjectId,
+    /// The namespace in the ownership mark of the network; `None` for a network without a mark of this cluster, or of another project than
+    /// those of the configuration.
+    namespace: Option<Uid>,
+    subnet: Subnet,
 }
 
 /// A subnet in a response of Neutron.
@@ -62,25 +75,41 @@ struct RouteBody {
 #[derive(Deserialize)]
 struct NetworkBody {
     name: Option<String>,
+    #[serde(default)]
+    project_id: ProjectId,
+    #[serde(default, deserialize_with = "or_default")]
+    description: String,
     #[serde(default, deserialize_with = "or_default")]
     mtu: u32,
 }
 
 impl Subnets {
-    /// Creates the reader of subnets. The Open vSwitch bridge of `defaults` is used for every network. A `network_device_mtu` above zero
-    /// replaces the MTU of the network.
-    pub fn new(network: Service, defaults: &NeutronDefaults) -> Self {
-        Self { network, defaults: defaults.clone(), cached: Cached::new(SUBNET_TTL) }
+    /// Creates the reader of subnets, which recognizes the ownership marks of `cluster`. The Open vSwitch bridge of `defaults` is used for
+    /// every network. A `network_device_mtu` above zero replaces the MTU of the network.
+    pub fn new(network: Service, defaults: &NeutronDefaults, cluster: ClusterId) -> Self {
+        Self { network, defaults: defaults.clone(), cluster, cached: Cached::new(SUBNET_TTL) }
     }
 
     /// Returns the subnet with this id. The id may come from a user: if it does not have the form of an id, the error is
     /// [`Reason::NotFound`], as for a subnet that does not exist.
     pub async fn subnet(&self, id: &SubnetId) -> DriverResult<Subnet> {
-        Ok(self.with_project(id).await?.1)
+        Ok(self.known(id).await?.subnet)
     }
 
-    /// Returns a subnet with the project that owns it, from the cache or from Neutron.
-    async fn with_project(&self, id: &SubnetId) -> DriverResult<(ProjectId, Subnet)> {
+    /// Returns the subnet that the annotation of the namespace `name` names, if the ownership mark of its network names the namespace too. If
+    /// it does not, somebody else wrote the annotation, and the error is [`Reason::Awaited`] until it is written again.
+    pub(crate) async fn of_namespace(&self, namespaces: &Namespaces, name: &str) -> DriverResult<Subnet> {
+        let (uid, named) = namespaces.network(name)?;
+        let known = self.known(&named.subnet).await?;
+        if known.namespace == Some(uid) && known.subnet.network.id == named.network {
+            return Ok(known.subnet);
+        }
+        let text = format!("names in {NAMESPACE_NETWORK} a subnet that was not created for it; {REWRITTEN}");
+        Err(namespaces.awaited(name, &text))
+    }
+
+    /// Returns a subnet with its owners, from the cache or from Neutron.
+    async fn known(&self, id: &SubnetId) -> DriverResult<KnownSubnet> {
         if !is_well_formed(id.as_str()) {
             let shortened: String = id.as_str().chars().take(60).collect();
             return Err(
@@ -93,7 +122,7 @@ impl Subnets {
     /// Returns the subnet with this id, which a user names for a pod of `project`: a subnet of the project, or one of
     /// `neutron_defaults.additional_subnets`. For any other, the error is [`Reason::Refused`].
     pub async fn additional(&self, id: &SubnetId, project: &ProjectId) -> DriverResult<Subnet> {
-        let (owner, subnet) = self.with_project(id).await?;
+        let KnownSubnet { project: owner, subnet, .. } = self.known(id).await?;
         if owner == *project || self.defaults.additional_subnets.contains(id) {
             return Ok(subnet);
         }
@@ -104,13 +133,15 @@ impl Subnets {
         Err(DriverError::new(Reason::Refused, READ).detail(detail))
     }
 
-    /// Reads a subnet and its network from Neutron. Returns the subnet with its project.
-    async fn fetch(&self, id: &SubnetId) -> Result<(ProjectId, Subnet)> {
+    /// Reads a subnet and its network from Neutron.
+    async fn fetch(&self, id: &SubnetId) -> Result<KnownSubnet> {
         let subnet = self.network.get(READ, format!("subnets/{id}"));
         let subnet: SubnetBody = subnet.json_member("subnet").await?;
         let network = self.network.get("read a network", format!("networks/{}", subnet.network_id));
         let network: NetworkBody = network.json_member("network").await?;
         let project = subnet.project_id;
+        let is_ours = self.network.owns(&network.project_id);
+        let owner = mark::owner_in(&network.description, &self.cluster).filter(|_| is_ours);
         let subnet = Subnet {
             id: id.clone(),
             network: Network {
@@ -128,7 +159,7 @@ impl Subnets {
                 .map(|route| Route { cidr: route.destination, gateway: route.nexthop })
                 .collect(),
         };
-        Ok((project, subnet))
+        Ok(KnownSubnet { project, namespace: owner.map(|owner| owner.uid), subnet })
     }
 }
 
@@ -163,8 +194,7 @@ pub struct NamespacePodSubnets {
 impl PodSubnetsDriver for NamespacePodSubnets {
     async fn subnets(&self, pod: &Pod, _: &ProjectId) -> DriverResult<Vec<Subnet>> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let subnet = self.namespaces.subnet(namespace)?;
-        Ok(vec![self.subnets.subnet(&subnet).await?])
+        Ok(vec![self.subnets.of_namespace(&self.namespaces, namespace).await?])
     }
 
     async fn subnet(&self, id: &SubnetId, project: &ProjectId) -> DriverResult<Subnet> {

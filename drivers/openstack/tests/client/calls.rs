@@ -162,7 +162,12 @@ async fn a_change_may_be_made_to_one_revision_only() {
     let world = World::new().await;
     world.answers("PUT", "/v2.0/ports/p1", vec![ok(&json!({ "port": {} }))]).await;
     let call = world.cloud().network();
-    call.put("change a port", "ports/p1").json(&json!({ "port": {} })).revision(5).done().await.unwrap();
+    call.put("change a port", "ports/p1")
+        .json(&json!({ "port": {} }))
+        .revision(Some(5))
+        .done()
+        .await
+        .unwrap();
     let asked = world.requests("/v2.0/ports/p1").await;
     assert_eq!(asked[0].if_match.as_deref(), Some("revision_number=5"));
 }

@@ -14,7 +14,7 @@ async fn subnets(world: &World, defaults: NeutronDefaults) -> DefaultPodSubnets 
     world.answers("GET", "/v2.0/subnets/a1", vec![ok(&subnet)]).await;
     let network = json!({ "network": { "id": "n1", "name": "blue", "mtu": 1450 } });
     world.answers("GET", "/v2.0/networks/n1", vec![ok(&network)]).await;
-    let subnets = Arc::new(Subnets::new(world.cloud().network(), &defaults));
+    let subnets = Arc::new(Subnets::new(world.cloud().network(), &defaults, "east".into()));
     DefaultPodSubnets { subnets, subnet: "a1".into() }
 }
 
@@ -54,7 +54,7 @@ async fn the_options_stand_above_what_the_network_says() {
 async fn a_subnet_that_does_not_exist_is_told_and_looked_for_again() {
     let world = World::new().await;
     world.answers("GET", "/v2.0/subnets/a1", vec![refused(404, "SubnetNotFound")]).await;
-    let subnets = Arc::new(Subnets::new(world.cloud().network(), &NeutronDefaults::default()));
+    let subnets = Arc::new(Subnets::new(world.cloud().network(), &NeutronDefaults::default(), "east".into()));
     let driver = DefaultPodSubnets { subnets, subnet: "a1".into() };
     for _ in 0..2 {
         let error = driver.subnets(&Pod::default(), &"p".into()).await.unwrap_err();
@@ -66,7 +66,7 @@ async fn a_subnet_that_does_not_exist_is_told_and_looked_for_again() {
 #[tokio::test]
 async fn what_is_no_id_of_a_subnet_asks_for_nothing() {
     let world = World::new().await;
-    let subnets = Arc::new(Subnets::new(world.cloud().network(), &NeutronDefaults::default()));
+    let subnets = Arc::new(Subnets::new(world.cloud().network(), &NeutronDefaults::default(), "east".into()));
     let driver = DefaultPodSubnets { subnets, subnet: "a1".into() };
     let long = "../".repeat(100);
     for text in ["", "..", "../security-groups", "a1?fields=id", "a1/", "a1%2f..", &long] {

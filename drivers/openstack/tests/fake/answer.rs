@@ -26,6 +26,11 @@ impl Answer {
         Self { status, content_type: "text/html", body: body.into_bytes() }
     }
 
+    /// The message of oslo.middleware.
+    pub(crate) fn too_large() -> Self {
+        Self { status: 413, content_type: "text/plain", body: b"Request is too large.".to_vec() }
+    }
+
     pub(crate) fn is_success(&self) -> bool {
         self.status < 300
     }

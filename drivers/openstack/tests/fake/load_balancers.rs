@@ -1,6 +1,6 @@
 //! An Octavia: load balancers whose changes take their time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -262,7 +262,10 @@ impl State {
             ("POST", ["listeners"]) => self.create_listener(&body["listener"]),
             ("POST", ["pools"]) => self.create_pool(&body["pool"]),
             ("POST", ["healthmonitors"]) => self.create_monitor(&body["healthmonitor"]),
-            ("PUT" | "DELETE", [collection, id, ..]) => self.change(method, collection, parts, id, body),
+            ("PUT" | "DELETE", [collection, id, ..]) => {
+                let keeps = self.octavia.version >= 11 && query.says("additive_only", "true");
+                self.change(method, collection, parts, id, body, keeps)
+            }
             _ => Answer::json(404, json!({ "code": 404, "title": "Not Found", "description": "" })),
         }
     }
@@ -474,12 +477,11 @@ impl State {
     /// Members as they are wished; those that are there keep their ids and their subnets.
     fn members(&mut self, present: &[Value], wishes: &[Value]) -> Vec<Value> {
         let mut members = Vec::new();
+        let at = |member: &Value| format!("{}:{}", member["address"], member["protocol_port"]);
+        let present: BTreeMap<String, &Value> = present.iter().map(|member| (at(member), member)).collect();
         for wish in wishes {
-            let same = |member: &&Value| {
-                (&member["address"], &member["protocol_port"]) == (&wish["address"], &wish["protocol_port"])
-            };
             let mut member = wish.clone();
-            match present.iter().find(same) {
+            match present.get(&at(wish)) {
                 Some(kept) => {
                     member["id"] = kept["id"].clone();
                     member["subnet_id"] = kept["subnet_id"].clone();
@@ -491,7 +493,7 @@ impl State {
         members
     }
 
-    /// Changes or deletes a listener, a pool, its members, or a monitor.
+    /// Changes or deletes a listener, a pool, its members, or a monitor. `keeps`: members that the body lacks stay.
     fn change(
         &mut self,
         method: &Method,
@@ -499,6 +501,7 @@ impl State {
         parts: &[&str],
         id: &str,
         body: &Value,
+        keeps: bool,
     ) -> Answer {
         let pool_of_monitor = || {
             let pool = self.octavia.pools.values().find(|pool| pool["healthmonitor_id"] == id)?;
@@ -534,10 +537,13 @@ impl State {
             ("PUT", "pools") if members => {
                 let present = self.octavia.pools[id]["members"].as_array().unwrap().clone();
                 let mut set = self.members(&present, body["members"].as_array().unwrap());
+                let kept: BTreeSet<String> = set.iter().map(|member| member["id"].to_string()).collect();
                 // What is removed goes when the change is done, and is told of until then.
                 for mut member in present {
-                    if set.iter().all(|kept| kept["id"] != member["id"]) {
-                        member["provisioning_status"] = json!("PENDING_DELETE");
+                    if !kept.contains(&member["id"].to_string()) {
+                        if !keeps {
+                            member["provisioning_status"] = json!("PENDING_DELETE");
+                        }
                         set.push(member);
                     }
                 }
@@ -552,6 +558,13 @@ impl State {
                 for (name, value) in body[key].as_object().unwrap() {
                     things.get_mut(id).unwrap()[name] = value.clone();
                 }
+            }
+            (_, "pools") if members => {
+                let pool = self.octavia.pools.get_mut(id).unwrap()["members"].as_array_mut().unwrap();
+                let Some(member) = pool.iter_mut().find(|member| member["id"] == parts[3]) else {
+                    return missing("Member", parts[3]);
+                };
+                member["provisioning_status"] = json!("PENDING_DELETE");
             }
             (_, "listeners") => drop(self.octavia.listeners.remove(id)),
             (_, "pools") => {

@@ -79,6 +79,8 @@ pub(crate) struct State {
     pub(crate) page: Option<usize>,
     /// The most address pairs of a port.
     pub(crate) pairs: usize,
+    /// The maximum length of a request body.
+    pub(crate) body_limit: usize,
     made: u64,
     faults: Vec<(Method, &'static str, Fault)>,
     requests: Vec<String>,
@@ -95,7 +97,8 @@ impl Fake {
             "trunk-details",
             "revision-if-match",
         ];
-        let state = State { extensions: extensions.into(), pairs: 10, ..State::default() };
+        let state =
+            State { extensions: extensions.into(), pairs: 10, body_limit: 112 * 1024, ..State::default() };
         let state = Arc::new(Mutex::new(state));
         let server = tokio::spawn(serve(listener, Arc::clone(&state))).abort_handle();
         Self { url, state, server }
@@ -140,6 +143,7 @@ async fn handle(
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    let length = body.len();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let path = parts.uri.path().trim_start_matches("/v2.0/").to_owned();
     let query = Query::read(parts.uri.query().unwrap_or_default());
@@ -160,6 +164,9 @@ async fn handle(
         let _ = held.await;
     }
     let mut state = state.lock().unwrap();
+    if length > state.body_limit {
+        return Ok(Answer::too_large().response());
+    }
     let answer = match fault {
         Some(Fault::Refuse(status, message)) if path.starts_with("/v2/") => answer::fault(status, message),
         Some(Fault::Refuse(status, kind)) => error(status, kind, "as the test wants it"),

@@ -21,7 +21,7 @@ impl State {
                 let id = self.id();
                 let network = json!({
                     "id": id, "name": body["network"]["name"], "mtu": 1450, "project_id": body["network"]["project_id"],
-                    "description": "", "subnets": [],
+                    "description": body["network"]["description"].as_str().unwrap_or_default(), "subnets": [],
                 });
                 self.networks.insert(id, network.clone());
                 Answer::json(201, json!({ "network": network }))

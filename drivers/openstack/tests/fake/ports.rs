@@ -40,10 +40,10 @@ impl State {
             ("DELETE", ["ports", id]) if self.trunk_with(id).is_some() => {
                 error(409, "PortInUseAsSubPort", "Port is currently a subport for trunk.")
             }
-            ("DELETE", ["ports", id]) => {
+            ("DELETE", ["ports", id]) => self.constrained(id, revision).unwrap_or_else(|| {
                 self.ports.remove(*id);
                 Answer::empty(204)
-            }
+            }),
             _ => error(404, "HTTPNotFound", "The resource could not be found."),
         }
     }
@@ -124,10 +124,22 @@ impl State {
         unknown.map_or(Ok(()), |id| Err(not_found("SecurityGroupNotFound", id.as_str().unwrap())))
     }
 
+    /// The refusal of a change of a port, or of its deletion, whose condition does not hold, or is not understood.
+    fn constrained(&self, id: &str, revision: Option<&str>) -> Option<Answer> {
+        let revision = revision?;
+        if !self.extensions.contains("revision-if-match") {
+            let detail = "This server does not support constraining operations based on revision numbers";
+            return Some(error(400, "HTTPBadRequest", detail));
+        }
+        let current = format!("revision_number={}", self.ports[id]["revision_number"]);
+        let refusal = || error(412, "RevisionNumberConstraintFailed", "Constrained to another revision.");
+        (revision != current).then(refusal)
+    }
+
     fn change_port(&mut self, id: &str, change: &Value, revision: Option<&str>) -> Answer {
         let mut port = self.ports[id].clone();
-        if revision.is_some_and(|wanted| wanted != format!("revision_number={}", port["revision_number"])) {
-            return error(412, "RevisionNumberConstraintFailed", "Constrained to another revision.");
+        if let Some(refusal) = self.constrained(id, revision) {
+            return refusal;
         }
         let pairs = change["allowed_address_pairs"].as_array().map_or(0, Vec::len);
         if pairs > self.pairs {
@@ -178,6 +190,9 @@ impl State {
         let mut shown = port.clone();
         if let Some(trunk) = self.trunks.values().find(|trunk| trunk["port_id"] == port["id"]) {
             shown["trunk_details"] = json!({ "trunk_id": trunk["id"], "sub_ports": trunk["sub_ports"] });
+        }
+        if !self.extensions.contains("revision-if-match") {
+            shown.as_object_mut().unwrap().remove("revision_number");
         }
         if self.hides_bindings {
             shown.as_object_mut().unwrap().retain(|name, _| !name.starts_with("binding:"));

@@ -7,12 +7,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::Value;
-use staffetta_driver::{
-    Activation, BulkVifDriver, MultiVifPool, NoopVifPool, PodVifDriver, Reason, Vif, VifPoolObserver,
-};
+use staffetta_driver::{Activation, BulkVifDriver, PodVifDriver, Reason, Vif, VifPoolObserver};
 use staffetta_openstack::{
     NestedMacvlanDriver, NestedVlanDriver, NeutronVifDriver, PodVifNestedOptions, PortOptions,
 };
+use staffetta_pool::{MultiVifPool, NoopVifPool};
 
 use crate::scenarios::stock::order;
 use crate::scenarios::world::{activated, within};
@@ -26,12 +25,20 @@ async fn a_pod_costs_one_call_and_its_release_another() {
     driver.vifs(None).await.unwrap();
     fake.requests();
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
-    assert!(matches!(
-        driver.activate_vif(&world.owner("web"), &vif).await.unwrap(),
-        Activation::NotYet { .. }
-    ));
     driver.release_vif(&world.owner("web"), &vif).await.unwrap();
     assert_eq!(fake.requests(), ["POST ports".to_owned(), format!("DELETE ports/{}", vif.id)]);
+}
+
+#[tokio::test]
+async fn the_activation_of_a_port_waits_for_no_call() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let driver = world.bound("east");
+    let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();
+    fake.requests();
+    let activation = driver.activate_vif(&world.owner("web"), &vif).await.unwrap();
+    // Nothing else runs in between on this thread; the polls follow.
+    assert!(matches!(activation, Activation::NotYet { .. }) && fake.requests().is_empty());
 }
 
 #[tokio::test]

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
-use staffetta_driver::{Activation, BulkVifDriver, BulkVifRequest, PodVifDriver, Reason, Vif, VifClass};
+use staffetta_driver::{
+    Activation, AdoptionDriver, BulkVifDriver, BulkVifRequest, PodVifDriver, Reason, UnusedResource, Vif,
+    VifClass, VifId,
+};
 use staffetta_openstack::{NestedMacvlanDriver, PodVifNestedOptions, PortOptions};
 
-use crate::fake::Fault;
+use crate::fake::{Fake, Fault};
+use crate::scenarios::adoption;
 use crate::scenarios::stock::order;
-use crate::scenarios::world::text;
+use crate::scenarios::world::{World, text};
 use crate::{an_hour_passes, fake};
 
 #[tokio::test]
@@ -230,6 +234,45 @@ async fn what_is_tagged_is_not_tagged_again_by_one_who_starts_anew() {
     assert_eq!(world.bound("east").vifs(None).await.unwrap().len(), 1);
     let tags: Vec<_> = fake.requests().into_iter().filter(|request| request.contains("/tags/")).collect();
     assert_eq!(tags, [""; 0]);
+}
+
+/// The outcome of `deletion`, while whose request for the port is on its way an agent wires the port.
+async fn wired_meanwhile<T>(
+    fake: &Fake,
+    world: &World,
+    (port, host): (&VifId, &str),
+    deletion: impl Future<Output = T>,
+) -> T {
+    let (sender, mut held) = tokio::sync::mpsc::unbounded_channel();
+    fake.inject(Method::DELETE, "ports", Fault::Hold(sender));
+    let wired = async {
+        let release = held.recv().await.unwrap();
+        world.wire(port, host).await;
+        release.send(()).unwrap();
+    };
+    tokio::join!(deletion, wired).0
+}
+
+#[tokio::test]
+async fn a_port_that_is_wired_while_its_deletion_is_on_its_way_stays() {
+    let (fake, world) = fake().await;
+    let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
+    let (stock, kuryr) = (world.bound("east"), adoption::driver(&world, None));
+    let request = order(&stock, &world.request("any", &host, &subnet), 2);
+    let pooled = stock.create_vifs(&request).await.vifs;
+    let first = &pooled[..1];
+    let left = wired_meanwhile(&fake, &world, (&first[0].id, &host), stock.delete_vifs(first)).await;
+    assert_eq!((left[0].1.reason(), left[0].1.ambiguous()), (Reason::Conflict, false));
+    let id = adoption::kuryrs(&world, &subnet, Some(&host), None).await;
+    let unused = UnusedResource::Port(id.clone());
+    let error = wired_meanwhile(&fake, &world, (&id, &host), kuryr.delete(&unused)).await.unwrap_err();
+    assert_eq!((error.reason(), error.ambiguous()), (Reason::Conflict, false));
+    assert_eq!(world.ports(&subnet).await.len(), 3);
+    assert!(stock.delete_vifs(first).await.is_empty(), "it is read again");
+    // An older Neutron shows no revision numbers, and refuses conditions.
+    fake.state().extensions.remove("revision-if-match");
+    assert!(stock.delete_vifs(&pooled[1..]).await.is_empty());
+    assert_eq!(world.ports(&subnet).await.len(), 1);
 }
 
 #[tokio::test]

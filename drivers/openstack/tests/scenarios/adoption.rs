@@ -12,7 +12,7 @@ use staffetta_openstack::{OctaviaDefaults, OpenStackAdoption, PodVifNestedOption
 
 use super::world::{Machine, World, text, within};
 
-fn driver(world: &World, machine: Option<&Machine>) -> OpenStackAdoption {
+pub(crate) fn driver(world: &World, machine: Option<&Machine>) -> OpenStackAdoption {
     let options = PortOptions { ovs_bridge: "br-int".into(), port_debug: false };
     let nested = PodVifNestedOptions {
         worker_nodes_subnets: machine.map(|machine| machine.subnet.id.clone()).into_iter().collect(),
@@ -22,7 +22,7 @@ fn driver(world: &World, machine: Option<&Machine>) -> OpenStackAdoption {
 }
 
 /// A port as Kuryr makes it for a pod or, without one, for its pool.
-async fn kuryrs(world: &World, subnet: &Subnet, host: Option<&str>, pod: Option<&Owner>) -> VifId {
+pub(crate) async fn kuryrs(world: &World, subnet: &Subnet, host: Option<&str>, pod: Option<&Owner>) -> VifId {
     let mut wish = json!({
         "project_id": world.project, "network_id": subnet.network.id, "fixed_ips": [{ "subnet_id": subnet.id }],
         "device_owner": "compute:kuryr", "admin_state_up": true,

@@ -6,6 +6,7 @@ pub(crate) mod balancers;
 pub(crate) mod bound;
 pub(crate) mod limits;
 pub(crate) mod macvlan;
+pub(crate) mod namespaces;
 pub(crate) mod projects;
 pub(crate) mod public;
 pub(crate) mod repairs;
@@ -39,6 +40,8 @@ macro_rules! in_world {
                 a_load_balancer_and_its_address_get_our_marks,
                 the_network_of_a_namespace_is_marked_with_its_subnet,
                 a_security_group_of_kuryr_is_deleted_when_no_port_has_it;
+            namespaces:
+                a_namespace_leads_its_pods_to_its_own_network_only;
             projects:
                 a_port_in_another_project_is_not_ours_whatever_its_mark_says,
                 a_public_address_in_another_project_is_not_ours_whatever_its_mark_says,

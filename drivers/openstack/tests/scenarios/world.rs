@@ -260,7 +260,7 @@ impl World {
 
     /// The ports of a cluster.
     pub(crate) fn marked_ports(&self, cluster: &str, options: PortOptions) -> Arc<MarkedPorts> {
-        Arc::new(MarkedPorts::new(&self.cloud, self.known_subnets(), self.cluster(cluster), options))
+        Arc::new(MarkedPorts::new(&self.cloud, self.known_subnets(cluster), self.cluster(cluster), options))
     }
 
     /// The driver `nested-vlan` of a cluster whose nodes are in the subnet of the machine.
@@ -288,7 +288,7 @@ impl World {
         let members = MemberSubnets {
             mode: options.member_mode,
             pods: None,
-            subnets: self.known_subnets(),
+            subnets: self.known_subnets(cluster),
             namespaces: Arc::default(),
         };
         let provider = provider.map(str::to_owned);
@@ -311,8 +311,9 @@ impl World {
         NeutronSecurityGroups::new(&self.cloud, self.cluster(cluster), self.project.clone())
     }
 
-    fn known_subnets(&self) -> Arc<Subnets> {
-        Arc::new(Subnets::new(self.cloud.network(), &NeutronDefaults::default()))
+    pub(crate) fn known_subnets(&self, cluster: &str) -> Arc<Subnets> {
+        let (network, cluster) = (self.cloud.network(), self.cluster(cluster));
+        Arc::new(Subnets::new(network, &NeutronDefaults::default(), cluster))
     }
 
     /// A request for the pod of that name on that node.

@@ -31,6 +31,9 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{- $_ := set $config "admin" (dict "probes_listen" (print $any ":8081")) }}
 {{- $_ := set $config "leader_election" (dict "enabled" true "lease_name" "staffetta") }}
 {{- end }}
+{{- if .Values.vifProof.secret }}
+{{- $_ := set $config "kubernetes" (dict "vif_proof_key_file" "/etc/staffetta-vif-proof/key") }}
+{{- end }}
 {{- $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | fromYaml }}
 {{- range list ($preset.config | default dict) .Values.config }}
 {{- range $section, $options := . }}
@@ -107,6 +110,9 @@ tolerations:
 # Where the OpenStack drivers look for clouds.yaml.
 - {name: openstack, mountPath: /etc/openstack, readOnly: true}
 {{- end }}
+{{- if $values.vifProof.secret }}
+- {name: vif-proof, mountPath: /etc/staffetta-vif-proof, readOnly: true}
+{{- end }}
 {{- with $values.volumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -116,6 +122,9 @@ tolerations:
 - {name: configuration, configMap: {name: staffetta-configuration}}
 {{- if index . 1 }}
 - {name: openstack, secret: {secretName: {{ $values.openstack.secret }}{{ if gt (len .) 2 }}, optional: true{{ end }}}}
+{{- end }}
+{{- with $values.vifProof.secret }}
+- {name: vif-proof, secret: {secretName: {{ . }}{{ if gt (len $) 2 }}, optional: true{{ end }}}}
 {{- end }}
 {{- with $values.volumes }}
 {{ toYaml . }}

@@ -11,9 +11,13 @@ use crate::message::{CniRequest, DEFAULT_SOCKET, MAX_MESSAGE, ValidAttachments};
 use crate::version::{VERSIONS, Version};
 use crate::{result, vif};
 
-/// The time limit of each read and write on the connection to the daemon, longer than the daemon can wait for the VIF and then for its
-/// activation (at most 85 s each).
-const LIMIT: Duration = Duration::from_secs(180);
+/// The time limit of each read and write of `ADD` on the connection to the daemon, longer than the daemon can wait for the VIF and then for
+/// its activation (at most 85 s each).
+const ADD_LIMIT: Duration = Duration::from_secs(180);
+/// The time limit of each read and write of the other commands.
+const LIMIT: Duration = Duration::from_secs(30);
+/// The time limit for a daemon to show before `ADD` that it answers at all.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Runs the CNI command that the variable `CNI_COMMAND` of the environment names. `variable` returns a variable of the environment, `input`
 /// is the configuration. Returns the text for standard output; empty if the command prints nothing.
@@ -31,9 +35,19 @@ pub fn run(variable: impl Fn(&str) -> Option<String>, input: impl Read) -> Resul
         );
     }
     let configuration = configuration?;
+    let cni_version = configuration["cniVersion"].as_str().map(str::to_owned);
+    execute(&command, configuration, &variable).map_err(|error| CniError { cni_version, ..error })
+}
+
+/// Runs a command other than `VERSION`.
+fn execute(
+    command: &str,
+    configuration: Value,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<String, CniError> {
     let version = Version::read(&configuration)?;
-    let call = PluginCall { version, configuration, variable: &variable };
-    match command.as_str() {
+    let call = PluginCall { version, configuration, variable };
+    match command {
         "ADD" => call.add(),
         "DEL" => call.delete(),
         "CHECK" if version >= Version::V0_4_0 => call.check(),
@@ -76,6 +90,8 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
     /// Executes `ADD`: has the daemon bind the pod. Returns the CNI result, merged into that of the earlier plugins in the chain.
     fn add(&self) -> Result<String, CniError> {
         let request = self.request("ADD", true)?;
+        // A daemon that hangs is found sooner than one whose pod waits.
+        self.exchange("/status", b"{}", PROBE_LIMIT)?;
         let answer = self.send("/addNetwork", &request)?;
         let vif: Value = serde_json::from_slice(&answer.body).map_err(|error| {
             CniError::new(Code::Failed, "the answer of the daemon is not JSON").details(error.to_string())
@@ -158,6 +174,18 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
 
     /// Sends a request to the daemon. Every response other than a success is an error.
     fn post(&self, path: &str, body: &[u8]) -> Result<DaemonAnswer, CniError> {
+        let limit = if path == "/addNetwork" { ADD_LIMIT } else { LIMIT };
+        let answer = self.exchange(path, body, limit)?;
+        if (200..300).contains(&answer.status) {
+            return Ok(answer);
+        }
+        Err(serde_json::from_slice(&answer.body).unwrap_or_else(|_| {
+            CniError::new(Code::Failed, format!("the daemon answered with status {}", answer.status))
+        }))
+    }
+
+    /// Sends a request to the daemon, and returns its response of whatever status. `limit` is the time limit of each read and write.
+    fn exchange(&self, path: &str, body: &[u8], limit: Duration) -> Result<DaemonAnswer, CniError> {
         let daemon = match &self.configuration["daemon"] {
             Value::Null => DEFAULT_SOCKET,
             Value::String(address) => address,
@@ -168,20 +196,12 @@ impl<V: Fn(&str) -> Option<String>> PluginCall<'_, V> {
                 ));
             }
         };
-        let answer = client::post(daemon, path, body, LIMIT).map_err(|error| {
+        client::post(daemon, path, body, limit).map_err(|error| {
             // The runtime repeats the command; the daemon may be starting at this moment.
-            let code = if path == "/status" { Code::Unavailable } else { Code::TryAgainLater };
+            let is_status = (self.variable)("CNI_COMMAND").is_some_and(|command| command == "STATUS");
+            let code = if is_status { Code::Unavailable } else { Code::TryAgainLater };
             CniError::new(code, format!("the daemon staffetta does not answer at {daemon}"))
                 .details(format!("{error}; is its pod on this node running?"))
-        })?;
-        if (200..300).contains(&answer.status) {
-            return Ok(answer);
-        }
-        Err(serde_json::from_slice(&answer.body).unwrap_or_else(|_| {
-            CniError::new(
-                Code::Failed,
-                format!("the daemon at {daemon} answered with status {}", answer.status),
-            )
-        }))
+        })
     }
 }

@@ -28,6 +28,9 @@ pub enum Code {
 /// An error as the plugin prints it, and as the daemon answers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniError {
+    /// The version of the configuration; `None` if it is unknown.
+    #[serde(rename = "cniVersion", default, skip_serializing_if = "Option::is_none")]
+    pub cni_version: Option<String>,
     /// The code of the error; codes below 100 are those of the CNI specification.
     pub code: u32,
     /// The message, a short sentence.
@@ -40,7 +43,7 @@ pub struct CniError {
 impl CniError {
     /// Creates an error without details.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code: code as u32, msg: message.into(), details: String::new() }
+        Self { cni_version: None, code: code as u32, msg: message.into(), details: String::new() }
     }
 
     /// Sets the details, which a runtime may show after the message.

@@ -7,6 +7,7 @@ use std::{env, fs};
 
 use serde_json::json;
 use staffetta_cni::conflist::{self, conflist, install};
+use staffetta_cni::error::CniError;
 use staffetta_cni::message::DEFAULT_SOCKET;
 use staffetta_cni::{VERSIONS, command};
 
@@ -29,10 +30,9 @@ fn main() -> ExitCode {
     let (text, code) = match command::run(|name| env::var(name).ok(), io::stdin().lock()) {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(error) => {
-            // The version of the configuration may be the error, so the answer has the newest one that every runtime knows.
-            let mut answer = json!(error);
-            answer["cniVersion"] = VERSIONS[2].into();
-            (answer.to_string(), ExitCode::FAILURE)
+            // Without the version of a configuration, the answer has the newest one that every runtime knows.
+            let version = error.cni_version.clone().unwrap_or_else(|| VERSIONS[2].to_owned());
+            (json!(CniError { cni_version: Some(version), ..error }).to_string(), ExitCode::FAILURE)
         }
     };
     // A runtime that is gone does not read the answer.

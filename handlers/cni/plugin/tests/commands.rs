@@ -12,27 +12,34 @@ use serde_json::{Value, json};
 use staffetta_cni::command::run;
 use staffetta_cni::error::CniError;
 
-/// Answers one request at `socket`, and passes on the first line and the body of the request.
+/// Answers one request at `socket`, and passes on the first line and the body of the request. Before an `ADD`, the plugin asks for the
+/// status.
 fn daemon(socket: &Path, status: &'static str, body: &Value) -> Receiver<(String, Value)> {
     let listener = UnixListener::bind(socket).unwrap();
     let (sender, requests) = channel();
     let body = if body.is_null() { String::new() } else { body.to_string() };
     thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = Vec::new();
-        let mut buffer = [0; 4096];
-        let (line, sent) = loop {
-            let count = stream.read(&mut buffer).unwrap();
-            request.extend(&buffer[..count]);
-            let text = String::from_utf8_lossy(&request);
-            if let Some((head, sent)) = text.split_once("\r\n\r\n")
-                && let Ok(sent) = serde_json::from_str(sent)
-            {
-                break (head.lines().next().unwrap().to_owned(), sent);
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            let mut buffer = [0; 4096];
+            let (line, sent) = loop {
+                let count = stream.read(&mut buffer).unwrap();
+                request.extend(&buffer[..count]);
+                let text = String::from_utf8_lossy(&request);
+                if let Some((head, sent)) = text.split_once("\r\n\r\n")
+                    && let Ok(sent) = serde_json::from_str(sent)
+                {
+                    break (head.lines().next().unwrap().to_owned(), sent);
+                }
+            };
+            if line.contains("/status") && status != "204 No Content" {
+                write!(stream, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n").unwrap();
+                continue;
             }
-        };
-        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-        sender.send((line, sent)).unwrap();
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+            return sender.send((line, sent)).unwrap();
+        }
     });
     requests
 }
@@ -119,7 +126,9 @@ fn an_error_of_the_daemon_is_printed_as_it_is() {
     let body = json!({ "code": 11, "msg": "the pod default/web has no VIF after 60 s", "details": "d" });
     let _requests = daemon(&socket, "504 Gateway Timeout", &body);
     let error = call("ADD", &json!({ "cniVersion": "1.0.0", "daemon": socket })).unwrap_err();
-    assert_eq!(json!(error), body);
+    let mut printed = json!(error);
+    assert_eq!(printed.as_object_mut().unwrap().remove("cniVersion"), Some("1.0.0".into()));
+    assert_eq!(printed, body);
 }
 
 #[test]
@@ -150,6 +159,29 @@ fn a_daemon_that_ends_before_it_has_answered_is_named_and_the_runtime_tries_agai
         assert_eq!(error.code, 11);
         assert!(error.msg.contains("does not answer") && error.details.contains("is its pod"), "{error:?}");
     }
+}
+
+#[test]
+fn an_error_has_the_version_of_the_configuration() {
+    for version in ["0.3.1", "1.1.0", "9.9.9"] {
+        let error = call("DEL", &json!({ "cniVersion": version, "daemon": "/run/none" })).unwrap_err();
+        assert_eq!(error.cni_version.as_deref(), Some(version));
+    }
+    assert_eq!(call("DEL", &json!({ "daemon": "/run/none" })).unwrap_err().cni_version, None);
+}
+
+#[test]
+fn a_daemon_that_hangs_is_found_before_the_time_that_a_pod_may_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    // It accepts connections, and nobody reads them.
+    let _listener = UnixListener::bind(&socket).unwrap();
+    let (sender, ended) = channel();
+    let configuration = json!({ "cniVersion": "1.0.0", "daemon": socket });
+    thread::spawn(move || sender.send(call("ADD", &configuration).unwrap_err()));
+    let error =
+        ended.recv_timeout(std::time::Duration::from_secs(90)).expect("it waits for the VIF, not the daemon");
+    assert!(error.code == 11 && error.msg.contains("does not answer"), "{error:?}");
 }
 
 #[test]

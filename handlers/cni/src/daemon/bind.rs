@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use staffetta_cni::error::{CniError, Code};
-use staffetta_driver::{DriverError, Reason, VifAttachment, VifBindingDriver};
+use staffetta_driver::{DriverError, MacAddress, Reason, VifAttachment, VifBindingDriver};
 use staffetta_network::os_vif::PodState;
 use tokio::task::spawn_blocking;
 use tracing::warn;
@@ -22,6 +22,7 @@ pub(super) fn attachments(target: &PodTarget, state: &PodState) -> Vec<VifAttach
         netns: target.netns.clone(),
         interface: interface.to_owned(),
         default_route,
+        owner: target.owner(),
     };
     let default = attachment(&state.default_vif, &target.interface, true);
     let additional = state.additional_vifs.iter().map(|(name, vif)| attachment(vif, name, false));
@@ -37,7 +38,7 @@ pub(super) fn are_of(bound: &[VifAttachment], target: &PodTarget, pod: &PodEntry
 impl CniDaemon {
     /// Binds the VIFs of the pod `uid`. Idempotent: changes nothing if the same VIFs are already bound to the same sandbox, and their
     /// drivers find them as required. Otherwise it first unbinds those that an earlier command bound to the pod. If a VIF cannot be bound,
-    /// all are unbound again as far as possible. Fails if the pod was deleted.
+    /// all are unbound again as far as possible. Fails if the pod was deleted, or if the sandbox has its VIFs as another interface.
     pub(super) async fn bind(
         self: &Arc<Self>,
         target: &PodTarget,
@@ -45,7 +46,7 @@ impl CniDaemon {
         state: &PodState,
     ) -> Result<(), CniError> {
         let attachments = attachments(target, state);
-        check_interfaces(&attachments)?;
+        check_interfaces(&attachments, self.node_port.get())?;
         self.drivers(&attachments)?;
         let _held = self.locks.lock(&target.pod()).await;
         if !self.pods.contains(uid) {
@@ -55,9 +56,11 @@ impl CniDaemon {
             ));
         }
         if let Some(earlier) = self.records.get(uid) {
-            let is_same =
-                earlier.container_id == target.container_id && same(&earlier.attachments, &attachments);
-            if is_same {
+            if earlier.container_id == target.container_id && earlier.owner() != target.owner() {
+                let message = "the VIFs of the pod are bound to this container as another interface";
+                return Err(CniError::new(Code::Failed, message).details(shown(earlier.owner())));
+            }
+            if same(&earlier.attachments, &attachments) {
                 let bound = earlier.attachments.clone();
                 if self.each(bound, |driver, attachment| driver.check(attachment)).await.is_ok() {
                     return Ok(());
@@ -117,21 +120,37 @@ impl CniDaemon {
         ))
     }
 
-    /// Unbinds the VIFs of a record, and removes the record.
+    /// Unbinds the VIFs of a record, and removes the record. If one cannot be unbound, the others still are, and then the first error is
+    /// returned.
     pub(super) async fn release(self: &Arc<Self>, record: Record) -> Result<(), CniError> {
-        self.unplug(record.attachments).await?;
-        self.records.remove(&record.uid).map_err(|error| unrecorded(&error))
-    }
-
-    /// Removes the interfaces of these VIFs, by the driver of each. If one cannot be removed, the others still are, and then the first
-    /// error is returned.
-    pub(super) async fn unplug(self: &Arc<Self>, attachments: Vec<VifAttachment>) -> Result<(), CniError> {
         let mut result = Ok(());
-        for attachment in attachments {
+        for attachment in record.attachments {
             let unplugged = self.each(vec![attachment], |driver, attachment| driver.unplug(attachment)).await;
             result = result.and(unplugged);
         }
-        result
+        result.inspect(|()| self.records.remove(&record.uid))
+    }
+
+    /// Unbinds what the container of a command has, although there is no record of it. What its pod shows does not matter: tenants can
+    /// write annotations. A file of the pod that is no record, because a power failure has cut it off, is removed.
+    pub(super) async fn release_unrecorded(self: &Arc<Self>, target: &PodTarget) -> Result<(), CniError> {
+        if let Some(uid) = target.uid.as_deref().filter(|uid| self.records.get(uid).is_none()) {
+            self.records.remove(uid);
+        }
+        let (owner, target) = (target.owner(), target.clone());
+        let drivers: Vec<_> = self.bindings.values().cloned().collect();
+        let _permit = self.permits.acquire().await;
+        let task = spawn_blocking(move || {
+            let unplug = |driver: &Arc<dyn VifBindingDriver>| {
+                driver.unplug_unrecorded(&owner, &target.netns, &target.interface)
+            };
+            drivers.iter().try_for_each(unplug)
+        });
+        let unplugged = task.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+        unplugged.map_err(|error| {
+            CniError::new(code(&error), "a container without a record cannot be unbound")
+                .details(staffetta_handler::causes(&error))
+        })
     }
 
     /// Calls `work` for each VIF with the driver of its class, on a thread for blocking calls, until one call fails. Once begun, the calls
@@ -169,21 +188,31 @@ impl CniDaemon {
     }
 }
 
-/// Returns an error if two VIFs of the pod have the same interface or port.
-fn check_interfaces(attachments: &[VifAttachment]) -> Result<(), CniError> {
+/// Returns an error if two VIFs of the pod have the same interface, in the pod or on the node, or if one has the interface or the MAC
+/// address of the node's own port: then all pods of the node would lose it.
+fn check_interfaces(
+    attachments: &[VifAttachment],
+    node_port: Option<&(String, MacAddress)>,
+) -> Result<(), CniError> {
     for (index, one) in attachments.iter().enumerate() {
+        let on_node = one.host_interface();
+        let refused = |message| Err(CniError::new(Code::Failed, message).details(shown(one.vif.id.as_str())));
+        if node_port.is_some_and(|(interface, mac)| on_node == *interface || one.vif.address == *mac) {
+            return refused("the VIF is the port of the node itself");
+        }
         let mut others = attachments[..index].iter();
-        if others.any(|other| other.interface == one.interface || other.vif.id == one.vif.id) {
-            return Err(CniError::new(Code::Failed, "two VIFs of the pod have the same interface or port")
-                .details(format!("{} and {}", shown(&one.interface), shown(one.vif.id.as_str()))));
+        if others.any(|other| other.interface == one.interface || other.host_interface() == on_node) {
+            return refused("two VIFs of the pod have the same interface or port");
         }
     }
     Ok(())
 }
 
-/// Returns `true` if both lists contain the same VIFs in the same order, bound to the same interfaces.
+/// Returns `true` if both lists contain the same VIFs in the same order, bound to the same interfaces of the same container.
 fn same(one: &[VifAttachment], other: &[VifAttachment]) -> bool {
-    let place = |attachment: &VifAttachment| (attachment.netns.clone(), attachment.interface.clone());
+    let place = |attachment: &VifAttachment| {
+        (attachment.netns.clone(), attachment.interface.clone(), attachment.owner.clone())
+    };
     one.len() == other.len()
         && one
             .iter()
@@ -191,16 +220,10 @@ fn same(one: &[VifAttachment], other: &[VifAttachment]) -> bool {
             .all(|(one, other)| place(one) == place(other) && one.vif.binding() == other.vif.binding())
 }
 
-/// Returns the error of the plugin for a VIF that cannot be bound. Errors that may pass by themselves get the code 11 (try again later) of
-/// the CNI specification; the kubelet repeats the command in both cases.
+/// Returns the error of the plugin for a VIF that cannot be bound.
 fn refused(attachment: &VifAttachment, error: &DriverError) -> CniError {
-    let code = if matches!(error.reason(), Reason::Conflict | Reason::Unavailable | Reason::Awaited) {
-        Code::TryAgainLater
-    } else {
-        Code::Failed
-    };
     CniError::new(
-        code,
+        code(error),
         format!(
             "the VIF {} cannot be bound as {}",
             shown(attachment.vif.id.as_str()),
@@ -210,7 +233,16 @@ fn refused(attachment: &VifAttachment, error: &DriverError) -> CniError {
     .details(staffetta_handler::causes(error))
 }
 
-/// Returns the error of the plugin for a record that cannot be written or removed.
+/// Returns the code of an error: 11 (try again later) of the CNI specification if it may pass by itself. The kubelet repeats the command in
+/// any case.
+fn code(error: &DriverError) -> Code {
+    match error.reason() {
+        Reason::Conflict | Reason::Unavailable | Reason::Awaited => Code::TryAgainLater,
+        _ => Code::Failed,
+    }
+}
+
+/// Returns the error of the plugin for a record that cannot be written.
 fn unrecorded(error: &RecordError) -> CniError {
     CniError::new(Code::Io, "the record of the pod cannot be changed")
         .details(staffetta_handler::causes(error))

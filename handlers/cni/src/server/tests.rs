@@ -139,3 +139,49 @@ async fn a_plugin_that_is_killed_while_its_pod_is_bound_leaves_it_bound_as_a_who
     plugin("DEL", &address).await.unwrap();
     assert!(kernel.ports().is_empty());
 }
+
+#[tokio::test]
+async fn a_daemon_that_stops_answers_those_that_wait_at_once_and_ends() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    // One pod waits for its VIF, and one that is bound for its port.
+    let mut inactive = vif(2);
+    inactive.active = false;
+    daemon.pods.put(&pod("bound", "u2", &PodState::new(inactive)));
+    let listen = Listen::Unix(folder.path().join("cni.sock"));
+    let (server, address) = (CniServer::bind(&listen).await.unwrap(), String::from(listen));
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let serving = tokio::spawn(server.serve(Arc::clone(&daemon), async { drop(stopped.await) }));
+    let mut waiting = Vec::new();
+    for (name, uid) in [("web", "u1"), ("bound", "u2")] {
+        waiting.push(send(&address, "/addNetwork", &json!(request(name, uid, uid)).to_string()).await);
+    }
+    eventually(|| daemon.pods.waiting() == 2 && kernel.ports() == ["port-002-0000"]).await;
+    stop.send(()).unwrap();
+    for mut stream in waiting {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 504 ") && answer.contains("and the daemon stops"), "{answer}");
+    }
+    tokio::time::timeout(Duration::from_secs(30), serving).await.unwrap().unwrap().unwrap();
+    // The runtime unbinds by the next daemon what was bound.
+    let next = crate::tests::world::daemon(&kernel, folder.path());
+    next.delete(&request("bound", "u2", "u2")).await.unwrap();
+    assert!(kernel.ports().is_empty());
+}
+
+#[tokio::test]
+async fn a_socket_has_its_mode_before_it_has_its_name() {
+    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+    let folder = tempfile::tempdir().unwrap();
+    let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, folder.path(), WatchFlags::ATTRIB | WatchFlags::MOVED_TO).unwrap();
+    let _listener = bind_unix(&folder.path().join("cni.sock")).unwrap();
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let (mut events, mut seen) = (inotify::Reader::new(&watch, &mut buffer), Vec::new());
+    while let Ok(event) = events.next() {
+        let is_final = event.file_name().is_some_and(|name| name == c"cni.sock");
+        seen.push((is_final, event.events()));
+    }
+    assert_eq!(seen, [(false, ReadFlags::ATTRIB), (true, ReadFlags::MOVED_TO)]);
+}

@@ -1,7 +1,7 @@
 //! `ADD`: waiting, repetition, conflicts, and annotations that the controller did not write.
 
 use serde_json::json;
-use staffetta_driver::{Vif, VifClass};
+use staffetta_driver::{Network, Vif, VifClass};
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 
 use super::world::{Kernel, code, daemon, from, pod, request, starting_daemon, vif};
@@ -129,13 +129,31 @@ async fn no_port_and_no_address_is_bound_twice_on_a_node() {
         assert_eq!(error.details, "default/first");
     }
     assert_eq!(kernel.ports(), ["port-001-0000"]);
+    let mut alike = vif(6);
+    alike.id = "port-001-00ff".into();
+    daemon.pods.put(&pod("u7", "u7", &PodState::new(alike)));
+    let error = daemon.add(&request("u7", "u7", "u7")).await.unwrap_err();
+    assert_eq!(error.msg, "the port port-001-00ff is bound to another pod of this node");
+    // Whatever network the annotation names, it is on the same bridge.
     let mut elsewhere = vif(5);
     (elsewhere.subnets, elsewhere.network.id) = (vif(1).subnets, "other".into());
+    daemon.pods.put(&pod("u8", "u8", &PodState::new(elsewhere.clone())));
+    let error = daemon.add(&request("u8", "u8", "u8")).await.unwrap_err();
+    assert_eq!(error.msg, "the address 10.0.0.1 is bound to another pod of this node");
+    elsewhere.class = VifClass::Bridge { vif_name: "tap".to_owned(), bridge_name: "br1".to_owned() };
     let macvlan = VifClass::MacvlanNested { vif_name: "eth0".to_owned() };
-    let in_node_network = Vif { class: macvlan, ..elsewhere.clone() };
+    let [first, in_node_network] = [8, 9].map(|number| Vif {
+        class: macvlan.clone(),
+        network: Network::new(format!("n{number}").as_str().into()),
+        subnets: vif(8).subnets,
+        ..vif(number)
+    });
+    daemon.pods.put(&pod("u9", "u9", &PodState::new(first)));
+    daemon.add(&request("u9", "u9", "u9")).await.unwrap();
     daemon.pods.put(&pod("u6", "u6", &PodState::new(in_node_network)));
     let error = daemon.add(&request("u6", "u6", "u6")).await.unwrap_err();
-    assert_eq!(error.msg, "the address 10.0.0.1 is bound to another pod of this node");
+    assert_eq!(error.msg, "the address 10.0.0.8 is bound to another pod of this node");
+    daemon.delete(&request("u9", "u9", "u9")).await.unwrap();
     daemon.pods.put(&pod("u5", "u5", &PodState::new(elsewhere)));
     daemon.add(&request("u5", "u5", "u5")).await.unwrap();
     daemon.delete(&request("u5", "u5", "u5")).await.unwrap();
@@ -171,4 +189,29 @@ async fn fifty_pods_at_once_are_all_bound() {
     }
     assert!(adds.join_all().await.into_iter().all(|result| result.is_ok()));
     assert_eq!(kernel.ports().len(), 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_port_of_the_node_is_no_pods_and_status_fails_while_it_does_not_work() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    daemon.reserve(
+        vif(1).id.as_str().chars().take(11).fold("tap".to_owned(), |name, part| name + &part.to_string()),
+        vif(2).address,
+    );
+    let mut alike = vif(4);
+    alike.id = "port-001-00ff".into();
+    for (uid, vif) in [("u1", vif(1)), ("u2", vif(2)), ("u4", alike)] {
+        daemon.pods.put(&pod(uid, uid, &PodState::new(vif)));
+        let error = daemon.add(&request(uid, uid, uid)).await.unwrap_err();
+        assert_eq!((error.code, &*error.msg), (999, "the VIF is the port of the node itself"));
+        daemon.delete(&request(uid, uid, uid)).await.unwrap();
+    }
+    daemon.pods.put(&pod("u3", "u3", &PodState::new(vif(3))));
+    daemon.set_node_port_error(Some("there is no bridge br-int on the node".to_owned()));
+    let error = daemon.status().unwrap_err();
+    assert_eq!((error.code, &*error.details), (50, "there is no bridge br-int on the node"));
+    daemon.add(&request("u3", "u3", "u3")).await.unwrap();
+    daemon.set_node_port_error(None);
+    daemon.status().unwrap();
 }

@@ -2,10 +2,11 @@
 
 use std::sync::mpsc::channel;
 
-use staffetta_cni::message::{ValidAttachment, ValidAttachments};
+use staffetta_cni::message::{CniRequest, ValidAttachment, ValidAttachments};
 use staffetta_network::os_vif::PodState;
 
 use super::world::{Kernel, code, daemon, pod, request, vif};
+use crate::records::Records;
 
 #[tokio::test(start_paused = true)]
 async fn a_late_del_of_an_earlier_sandbox_changes_nothing() {
@@ -14,10 +15,9 @@ async fn a_late_del_of_an_earlier_sandbox_changes_nothing() {
     daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
     daemon.add(&request("web", "u1", "c1")).await.unwrap();
     daemon.add(&request("web", "u1", "c2")).await.unwrap();
-    let bound = || kernel.plugged.lock().unwrap().iter().map(|(_, netns)| netns.clone()).collect::<Vec<_>>();
-    assert_eq!(bound(), ["/run/netns/c2"]);
+    assert_eq!(kernel.owners(), ["c2/eth0"]);
     daemon.delete(&request("web", "u1", "c1")).await.unwrap();
-    assert_eq!(bound(), ["/run/netns/c2"]);
+    assert_eq!(kernel.owners(), ["c2/eth0"]);
     daemon.check(&request("web", "u1", "c2")).await.unwrap();
     assert_eq!(code(daemon.check(&request("web", "u1", "c1")).await), 3);
 }
@@ -82,7 +82,7 @@ async fn pods_that_are_bound_again_while_what_a_reboot_left_is_unbound_stay_boun
     let first = daemon(&kernel, folder.path());
     for (uid, number) in [("u1", 1), ("u2", 2)] {
         first.pods.put(&pod(uid, uid, &PodState::new(vif(number))));
-        first.add(&request(uid, uid, "before")).await.unwrap();
+        first.add(&request(uid, uid, &format!("before-{uid}"))).await.unwrap();
         let path = folder.path().join(format!("{uid}.json"));
         let record = std::fs::read_to_string(&path).unwrap();
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
@@ -154,4 +154,110 @@ async fn bad_arguments_are_refused_with_their_name() {
         assert_eq!(code(daemon.add(&request).await), 4, "{container} {args}");
         assert_eq!(code(daemon.delete(&request).await), 4, "{container} {args}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interface_is_part_of_the_identity_of_what_is_bound() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
+    let first = request("web", "u1", "c1");
+    let second = CniRequest { cni_ifname: "net1".to_owned(), ..first.clone() };
+    daemon.add(&first).await.unwrap();
+    let refused = daemon.add(&second).await.unwrap_err();
+    assert_eq!((refused.code, &*refused.details), (999, "c1/eth0"), "{refused:?}");
+    assert_eq!(code(daemon.check(&second).await), 3);
+    daemon.delete(&second).await.unwrap();
+    daemon.check(&first).await.unwrap();
+    let valid = |ifname: &str| ValidAttachments {
+        valid: vec![ValidAttachment { container_id: "c1".to_owned(), ifname: ifname.to_owned() }],
+    };
+    daemon.collect(&valid("eth0")).await.unwrap();
+    assert_eq!(kernel.owners(), ["c1/eth0"]);
+    daemon.collect(&valid("net1")).await.unwrap();
+    assert!(kernel.owners().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_del_succeeds_although_the_record_cannot_be_removed_or_read() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let first = daemon(&kernel, folder.path());
+    first.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
+    first.add(&request("web", "u1", "c1")).await.unwrap();
+    // Not even root removes a folder by the call for files.
+    let path = folder.path().join("u1.json");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    first.delete(&request("web", "u1", "c1")).await.unwrap();
+    assert!(kernel.ports().is_empty());
+    first.delete(&request("web", "u1", "c1")).await.unwrap();
+    std::fs::remove_dir(&path).unwrap();
+
+    std::fs::write(&path, "{\"uid").unwrap();
+    let second = daemon(&kernel, folder.path());
+    second.delete(&request("web", "u1", "c1")).await.unwrap();
+    assert!(!path.exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_elsewhere_is_never_opened() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
+    let with_netns = |netns: &str| CniRequest { cni_netns: netns.to_owned(), ..request("web", "u1", "c1") };
+    for netns in [
+        "",
+        "/",
+        "/tmp/x",
+        "/run/netns",
+        "/run/netns/",
+        "/run/netns/..",
+        "/run/netns/a/b",
+        "run/netns/a",
+        "/proc/1/root/x",
+        "/proc/self/root/run/netns/a",
+        "/proc/1/ns/net/x",
+        "/proc//ns/net",
+        "/proc/1/task/x/ns/net",
+        "/var/run/netns/../x",
+    ] {
+        let error = daemon.add(&with_netns(netns)).await.unwrap_err();
+        assert_eq!(error.code, 4, "{netns}");
+        daemon.delete(&with_netns(netns)).await.unwrap();
+    }
+    assert!(kernel.ports().is_empty());
+    for netns in [
+        "/run/netns/cni-1",
+        "/var/run/netns/cni-1",
+        "/run/containerd/io.containerd.grpc.v1.cri/netns/cni-1",
+        "/proc/17/ns/net",
+        "/proc/17/task/18/ns/net",
+    ] {
+        daemon.add(&with_netns(netns)).await.unwrap();
+        // A DEL finds what is recorded, whatever namespace it names.
+        daemon.delete(&with_netns("/tmp/x")).await.unwrap();
+        assert!(kernel.ports().is_empty(), "{netns}");
+    }
+}
+
+#[test]
+fn two_daemons_never_use_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Records::open(folder.path()).unwrap();
+    let error = Records::open(folder.path()).err().unwrap();
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "another daemon uses it");
+    drop(first);
+    Records::open(folder.path()).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_del_of_a_pod_that_was_refused_leaves_the_pod_that_has_the_port() {
+    let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
+    let daemon = daemon(&kernel, folder.path());
+    daemon.pods.put(&pod("victim", "u1", &PodState::new(vif(1))));
+    daemon.add(&request("victim", "u1", "c1")).await.unwrap();
+    daemon.pods.put(&pod("forger", "u2", &PodState::new(vif(1))));
+    assert_eq!(code(daemon.add(&request("forger", "u2", "c2")).await), 999);
+    daemon.delete(&request("forger", "u2", "c2")).await.unwrap();
+    daemon.check(&request("victim", "u1", "c1")).await.unwrap();
 }

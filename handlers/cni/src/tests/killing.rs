@@ -50,7 +50,7 @@ proptest! {
                 second.pods.put(&pod("web", "u1", &state));
                 second.add(&request("web", "u1", "c2")).await.unwrap();
                 prop_assert_eq!(kernel.ports().len(), usize::from(vifs));
-                prop_assert!(kernel.plugged.lock().unwrap().iter().all(|(_, netns)| netns == "/run/netns/c2"));
+                prop_assert!(kernel.owners().iter().all(|owner| owner == "c2/eth0"));
                 second.delete(&request("web", "u1", "c2")).await.unwrap();
             } else {
                 second.delete(&request("web", "u1", "c1")).await.unwrap();

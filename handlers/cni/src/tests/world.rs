@@ -1,6 +1,6 @@
 //! A node whose kernel is a set, and pods with VIFs.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
@@ -19,10 +19,10 @@ use staffetta_network::os_vif::{KURYR_VIF, PodState};
 use crate::daemon::CniDaemon;
 use crate::records::Records;
 
-/// The interfaces of a node: port and network namespace. Outlives the daemon.
+/// The interfaces of a node, by their names, which are no identity: the start of the port's id. Outlives the daemon.
 #[derive(Default)]
 pub(crate) struct Kernel {
-    pub(crate) plugged: Mutex<BTreeSet<(String, String)>>,
+    pub(crate) plugged: Mutex<BTreeMap<String, VifAttachment>>,
     /// The number of changes that still succeed.
     pub(crate) left: AtomicUsize,
     /// The next change waits for a message.
@@ -39,7 +39,12 @@ impl Kernel {
     }
 
     pub(crate) fn ports(&self) -> Vec<String> {
-        self.plugged.lock().unwrap().iter().map(|(port, _)| port.clone()).collect()
+        self.plugged.lock().unwrap().values().map(|attachment| attachment.vif.id.to_string()).collect()
+    }
+
+    /// The owners of the interfaces.
+    pub(crate) fn owners(&self) -> Vec<String> {
+        self.plugged.lock().unwrap().values().map(|attachment| attachment.owner.clone()).collect()
     }
 
     fn change(&self) -> Result<(), DriverError> {
@@ -51,14 +56,23 @@ impl Kernel {
     }
 }
 
-fn place(attachment: &VifAttachment) -> (String, String) {
-    (attachment.vif.id.to_string(), attachment.netns.display().to_string())
-}
-
 impl VifBindingDriver for Kernel {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         self.change()?;
-        self.plugged.lock().unwrap().insert(place(attachment));
+        let mut plugged = self.plugged.lock().unwrap();
+        let in_pod = (&attachment.netns, &attachment.interface);
+        let is_there = |name: &String, found: &VifAttachment| {
+            *name != attachment.host_interface() && (&found.netns, &found.interface) == in_pod
+        };
+        if plugged.iter().any(|(name, found)| is_there(name, found)) {
+            return Err(DriverError::new(Reason::Conflict, "create the interface in the pod"));
+        }
+        let interface = plugged.entry(attachment.host_interface()).or_insert_with(|| attachment.clone());
+        if interface.owner != attachment.owner {
+            return Err(DriverError::new(Reason::Conflict, "create the interface"));
+        }
+        interface.clone_from(attachment);
+        drop(plugged);
         self.change()
     }
 
@@ -67,12 +81,23 @@ impl VifBindingDriver for Kernel {
         if self.stuck.lock().unwrap().as_deref() == Some(attachment.vif.id.as_str()) {
             return Err(DriverError::new(Reason::Unavailable, "remove the interface"));
         }
-        self.plugged.lock().unwrap().remove(&place(attachment));
+        let is_other = |name: &String, interface: &mut VifAttachment| {
+            *name != attachment.host_interface() || interface.owner != attachment.owner
+        };
+        self.plugged.lock().unwrap().retain(is_other);
+        Ok(())
+    }
+
+    fn unplug_unrecorded(&self, owner: &str, _: &Path, _: &str) -> Result<(), DriverError> {
+        self.change()?;
+        self.plugged.lock().unwrap().retain(|_, interface| interface.owner != owner);
         Ok(())
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        let is_plugged = self.plugged.lock().unwrap().contains(&place(attachment));
+        let plugged = self.plugged.lock().unwrap();
+        let found = plugged.get(&attachment.host_interface());
+        let is_plugged = found.is_some_and(|found| found.owner == attachment.owner);
         if is_plugged { Ok(()) } else { Err(DriverError::new(Reason::NotFound, "check")) }
     }
 
@@ -89,11 +114,12 @@ pub(crate) fn daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
     daemon
 }
 
-/// Starts a daemon that has not read the pods of its node yet.
+/// Starts a daemon that has not read the pods of its node yet. It does not lock the folder, because an earlier one of the test may still
+/// exist.
 pub(crate) fn starting_daemon(kernel: &Arc<Kernel>, folder: &Path) -> Arc<CniDaemon> {
     let driver = |class: &str| (class.to_owned(), Arc::<Kernel>::clone(kernel) as Arc<dyn VifBindingDriver>);
     let bindings = ["VIFBridge", "VIFMacvlanNested"].map(driver);
-    Arc::new(CniDaemon::new(Records::open(folder).unwrap(), bindings.into(), Duration::from_secs(60)))
+    Arc::new(CniDaemon::new(Records::read(folder).unwrap(), bindings.into(), Duration::from_secs(60)))
 }
 
 /// A VIF whose port, MAC address and IP address end in `number`.

@@ -7,6 +7,7 @@ use dashmap::DashMap;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::EventHandler;
+use super::action::Action;
 use super::context::Context;
 use crate::event::{KeyHasher, Message, OrderingKey};
 use crate::failure::HandlerError;
@@ -54,7 +55,7 @@ impl<H, E> Limit<H, E> {
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Limit<H, E> {
-    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<Action, HandlerError> {
         let group = (self.group)(event);
         // A namespace is a group with half of the permits, within the common ones.
         let namespace = || event.object_ref().namespace.map(|name| OrderingKey::of(("namespace", name)));
@@ -91,12 +92,12 @@ mod tests {
     struct Enter(Arc<Crowd>);
 
     impl EventHandler<TestMessage> for Enter {
-        async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<(), HandlerError> {
+        async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<Action, HandlerError> {
             let inside = self.0.inside.fetch_add(1, Ordering::SeqCst) + 1;
             self.0.most.fetch_max(inside, Ordering::SeqCst);
             tokio::task::yield_now().await;
             self.0.inside.fetch_sub(1, Ordering::SeqCst);
-            Ok(())
+            Ok(Action::done())
         }
     }
 

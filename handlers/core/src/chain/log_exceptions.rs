@@ -1,49 +1,101 @@
 //! Reports the failures of a handler, so that no wrapper outside has to deal with them.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::EventHandler;
+use super::action::{Action, Delay, Next, Wait, WaitKind};
 use super::context::Context;
+use super::failures::Failures;
+use crate::backoff::{BackoffPolicy, MAX_HINT};
 use crate::event::Message;
-use crate::failure::{HandlerError, panic_as_error};
+use crate::failure::{Failure, HandlerError};
 
-/// A wrapper that reports every failure of its handler, including panics, to a [`Report`], and also the first success after failures. It
-/// always returns `Ok`.
+/// A wrapper that records and reports every failure of its handler to a [`Report`], and the first success after failures. It always
+/// returns `Ok`.
 pub struct LogExceptions<H, E> {
     /// The wrapper or handler whose failures are reported.
     pub(super) inner: H,
     /// The report that gets the failures, and the first success after failures.
     pub(super) report: Arc<dyn Report<E>>,
+    /// The delays after which an object is handled again whose retries ended with a failure.
+    pub(super) resync: BackoffPolicy,
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for LogExceptions<H, E> {
-    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        if let Err(error) = panic_as_error(pin!(self.inner.handle(event, context))).await {
-            context.update_retry_state(|retry| retry.failed(&*error));
-            self.report.failed(event, &error, context);
-        } else if context.is_recovery() {
-            self.report.recovered(event, context);
-        }
-        Ok(())
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<Action, HandlerError> {
+        let next = match self.inner.handle(event, context).await {
+            Ok(action) => action.next(),
+            Err(error) => Some(self.failed(event, &*error, context)),
+        };
+        Ok(match next {
+            None => {
+                self.succeeded(event, context);
+                Action::done()
+            }
+            Some(Next::Again(after, None)) => {
+                self.succeeded(event, context);
+                Next::Wait(Wait::again(WaitKind::Later, after, Failures::default())).into()
+            }
+            Some(Next::Again(after, Some(why))) => {
+                let mut failures = past(context);
+                if failures.unfinished(&why) {
+                    self.report.will_retry(event, &why, after, &mut failures);
+                }
+                Next::Wait(Wait::again(WaitKind::Unfinished, after, failures)).into()
+            }
+            Some(Next::Retry(error, delay)) => {
+                let mut retry = Wait::retry(&*error, delay, context.failures);
+                if let Some(queue) = context.queue {
+                    queue.metrics().retried();
+                }
+                self.report.will_retry(event, &*error, delay.wait, &mut retry.failures);
+                Next::Wait(retry).into()
+            }
+            Some(other) => other.into(),
+        })
     }
 }
 
-/// A reporter of the failures of a handler, which also decides when an object that failed is handled again.
-pub trait Report<E: Message>: Send + Sync + 'static {
-    /// Reports that `event` failed with `error` and is not retried any more. The implementation may call [`Context::requeue_after`] to have
-    /// the object handled again later.
-    fn failed(&self, event: &E, error: &HandlerError, context: &Context<'_>);
-
-    /// Reports that `event` failed with the transient `error`, and is tried again after `wait`.
-    fn will_retry(&self, event: &E, error: &HandlerError, wait: Duration, context: &Context<'_>) {
-        let _ = (event, error, wait, context);
+impl<H, E: Message> LogExceptions<H, E> {
+    /// Reports the last failure of a series of attempts.
+    fn failed(&self, event: &E, error: &dyn Failure, context: &Context<'_>) -> Next {
+        let mut failures = past(context);
+        failures.failed(error, false);
+        let least = self.resync.requeue_delay(failures.requeues, None);
+        let wait = least.max(error.retry_after().unwrap_or_default().min(MAX_HINT));
+        self.report.failed(event, error, wait, &mut failures);
+        failures.requeues += 1;
+        Next::Wait(Wait { kind: WaitKind::Failed, delay: Delay { wait, least }, failures })
     }
 
-    /// Reports that `event` was handled successfully after failures. `context` still holds these failures.
-    fn recovered(&self, event: &E, context: &Context<'_>) {
-        let _ = (event, context);
+    /// Reports a success that ends failures.
+    fn succeeded(&self, event: &E, context: &Context<'_>) {
+        if let Some(failures) = context.recovery() {
+            self.report.recovered(event, failures);
+        }
+    }
+}
+
+/// Returns a copy of the failures of the object so far.
+fn past(context: &Context<'_>) -> Failures {
+    context.failures.cloned().unwrap_or_default()
+}
+
+/// A reporter of the failures of a handler.
+pub trait Report<E: Message>: Send + Sync + 'static {
+    /// Reports that `event` failed with `error`, and is handled again after `again`, or when it changes. `failures` includes this failure.
+    fn failed(&self, event: &E, error: &dyn Failure, again: Duration, failures: &mut Failures);
+
+    /// Reports that `event` failed with the transient `error`, or is not finished for long, and is tried again after `wait`. `failures`
+    /// includes this attempt.
+    fn will_retry(&self, event: &E, error: &dyn Failure, wait: Duration, failures: &mut Failures) {
+        let _ = (event, error, wait, failures);
+    }
+
+    /// Reports that `event` was handled successfully after `failures`.
+    fn recovered(&self, event: &E, failures: &Failures) {
+        let _ = (event, failures);
     }
 }
 
@@ -56,26 +108,26 @@ mod tests {
     use crate::testing::Fault;
 
     #[derive(Default)]
-    struct Failures(Mutex<Vec<String>>);
+    struct Reported(Mutex<Vec<String>>);
 
-    impl Report<TestMessage> for Failures {
-        fn failed(&self, _: &TestMessage, error: &HandlerError, _: &Context<'_>) {
+    impl Report<TestMessage> for Reported {
+        fn failed(&self, _: &TestMessage, error: &dyn Failure, _: Duration, _: &mut Failures) {
             self.0.lock().unwrap().push(error.to_string());
         }
     }
 
     #[tokio::test]
-    async fn failures_and_panics_are_reported_once_and_not_returned() {
-        let failures = Arc::new(Failures::default());
+    async fn failures_are_reported_once_and_not_returned() {
+        let reported = Arc::new(Reported::default());
         let handler = HandlerFn(|event: &TestMessage| match event.uid() {
-            "panics" => panic!("out of cheese"),
             "fails" => Err(Fault::permanent("refused").into()),
             _ => Ok(()),
         })
-        .log_exceptions(Arc::clone(&failures) as Arc<dyn Report<TestMessage>>);
-        for uid in ["panics", "fails", "works"] {
-            handler.handle(&TestMessage::added(uid), &Context::detached()).await.expect("no failure passes");
+        .log_exceptions(Arc::clone(&reported) as _, BackoffPolicy::default());
+        for (uid, is_done) in [("fails", false), ("works", true)] {
+            let result = handler.handle(&TestMessage::added(uid), &Context::detached()).await;
+            assert_eq!(result.expect("no failure passes").is_done(), is_done);
         }
-        assert_eq!(*failures.0.lock().unwrap(), ["the handler panicked: out of cheese", "refused"]);
+        assert_eq!(*reported.0.lock().unwrap(), ["refused"]);
     }
 }

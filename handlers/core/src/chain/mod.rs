@@ -4,33 +4,37 @@
 //! | wrapper | adds |
 //! |---|---|
 //! | [`Dispatcher`] | passes each message to the handlers registered for it |
-//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; reports [`QueueEntry`] and [`QueueMetrics`] |
-//! | [`LogExceptions`] | reports every failure, including panics, to a [`Report`] |
-//! | [`Retry`] | repeats an invocation that failed with a transient error |
+//! | [`Async`] | a queue for each ordering key, so that a slow object delays no other; applies the [`Action`]s and waits for the next attempts; shows [`QueueEntry`] and [`QueueMetrics`] |
+//! | [`LogExceptions`] | reports every failure to a [`Report`] |
+//! | [`Retry`] | has an invocation repeated that failed with a transient error |
 //! | [`Limit`] | bounds the number of concurrent invocations |
-//! | [`Timeout`] | bounds and measures the time of one invocation |
+//! | [`Timeout`] | bounds and measures the time of one invocation, and turns a panic into an error |
 
+mod action;
 mod context;
 mod dispatcher;
+mod failures;
+mod item;
 mod key_queue;
 mod limit;
 mod log_exceptions;
-mod outage;
+mod queue_map;
 mod queue_state;
 mod queues;
+mod relation;
 mod retry;
-mod retry_state;
+mod schedule;
 mod timeout;
 
+pub use action::{Action, Why};
 pub use context::Context;
 pub use dispatcher::Dispatcher;
-pub use key_queue::QueuePolicy;
+pub use failures::{Failures, LastError};
 pub use limit::Limit;
 pub use log_exceptions::{LogExceptions, Report};
 pub use queue_state::{Phase, QueueEntry, QueueMetrics};
 pub use queues::Async;
 pub use retry::Retry;
-pub use retry_state::LastError;
 pub use timeout::Timeout;
 
 use std::sync::Arc;
@@ -47,21 +51,21 @@ use crate::failure::HandlerError;
 /// use std::sync::Arc;
 /// use std::time::Duration;
 /// use staffetta_handler::testing::LogReport;
-/// use staffetta_handler::{AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError};
+/// use staffetta_handler::{Action, AnyEvent, BackoffPolicy, Context, EventHandler, HandlerError};
 ///
 /// struct Greet;
 /// impl EventHandler<AnyEvent> for Greet {
-///     async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
+///     async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<Action, HandlerError> {
 ///         println!("{event:?}");
-///         Ok(())
+///         Ok(Action::done())
 ///     }
 /// }
 ///
 /// let chain = Greet
 ///     .timeout(Duration::from_secs(60))
 ///     .limit(8, |_| None)
-///     .retry(BackoffPolicy::default(), None)
-///     .log_exceptions(Arc::new(LogReport::new("greet", BackoffPolicy::default())));
+///     .retry(BackoffPolicy::default())
+///     .log_exceptions(Arc::new(LogReport::new("greet")), BackoffPolicy::default());
 /// # let _ = chain;
 /// ```
 pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
@@ -70,7 +74,7 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         &self,
         event: &E,
         context: &Context<'_>,
-    ) -> impl Future<Output = Result<(), HandlerError>> + Send;
+    ) -> impl Future<Output = Result<Action, HandlerError>> + Send;
 
     /// Adds a wrapper that interrupts an invocation which takes longer than `limit`, with the error [`TimedOut`](crate::TimedOut).
     fn timeout(self, limit: Duration) -> Timeout<Self> {
@@ -88,20 +92,20 @@ pub trait EventHandler<E: Message>: Send + Sync + Sized + 'static {
         Limit::new(self, permits, Box::new(group))
     }
 
-    /// Adds a wrapper that repeats an invocation which fails with a transient error, with the delays and the time limit of `policy`. It
-    /// reports each failure that is followed by another attempt to `report`, if any.
-    fn retry(self, policy: BackoffPolicy, report: Option<Arc<dyn Report<E>>>) -> Retry<Self, E> {
-        Retry { inner: self, policy, report }
+    /// Adds a wrapper that has an invocation repeated which fails with a transient error, with the delays and the time limit of `policy`.
+    fn retry(self, policy: BackoffPolicy) -> Retry<Self> {
+        Retry { inner: self, policy }
     }
 
-    /// Adds a wrapper that reports every failure, including panics, to `report`, and always returns `Ok`.
-    fn log_exceptions(self, report: Arc<dyn Report<E>>) -> LogExceptions<Self, E> {
-        LogExceptions { inner: self, report }
+    /// Adds a wrapper that reports every failure to `report`, and always returns `Ok`. An object whose retries ended with a failure is
+    /// handled again with the delays of `resync`.
+    fn log_exceptions(self, report: Arc<dyn Report<E>>, resync: BackoffPolicy) -> LogExceptions<Self, E> {
+        LogExceptions { inner: self, report, resync }
     }
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Arc<H> {
-    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<Action, HandlerError> {
         (**self).handle(event, context).await
     }
 }

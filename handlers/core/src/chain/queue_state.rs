@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::retry_state::{LastError, RetryMemory};
+use super::failures::{LastError, Memory};
 
 /// One message in the queues of a handler: it waits, runs or failed.
 #[derive(Clone, Debug)]
 pub struct QueueEntry<E> {
     /// The message itself: an event of an object, or a trigger.
     pub event: E,
-    /// The phase of the message: held back, queued, running, waiting for a retry, or failed.
+    /// The phase of the message: held back, queued, running, waiting for its next attempt, or failed.
     pub phase: Phase,
     /// The time at which the current phase of the message began.
     pub since: Instant,
     /// The recorded failures of the message's object since it was last handled successfully; `None` if nothing is recorded.
-    pub(super) retry: RetryMemory,
+    pub(super) failures: Memory,
 }
 
 impl<E> QueueEntry<E> {
-    /// Returns the last error since the object was last handled successfully; `None` if there was none. It may report only
-    /// [unfinished work](crate::Failure::pending).
+    /// Returns the last error since the object was last handled successfully; `None` if there was none. It may only be the
+    /// [reason](crate::Why) for which the work is not finished.
     pub fn last_error(&self) -> Option<&LastError> {
-        self.retry.as_ref()?.most_recent()
+        self.failures.as_ref()?.most_recent()
     }
 
-    /// Returns the details that [`Context::attach`](crate::Context::attach) attached to the object; `None` if there are none.
-    pub fn attachment(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
-        self.retry.as_ref()?.attachment.as_ref()
+    /// Returns what [`Action::keep`](crate::Action::keep) kept for the object; `None` if there is nothing.
+    pub fn note(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.failures.as_ref()?.note.as_ref()
     }
 }
 
@@ -44,7 +44,7 @@ pub enum Phase {
     Queued,
     /// The handler is running for the message.
     Running,
-    /// The message failed with a transient error and waits for its next attempt.
+    /// The message waits for its next attempt: it failed with a transient error, or its handler asked for it.
     Retrying {
         /// The time of the next attempt.
         at: Instant,
@@ -69,6 +69,9 @@ pub trait QueueMetrics: Send + Sync + 'static {
     /// [`Timeout`](crate::Timeout).
     fn worked(&self, time: Duration);
 
-    /// Counts a transient failure after which the message is to be tried again. [Pending](crate::Failure::pending) work is not counted.
+    /// Counts a transient failure after which the message is to be tried again. Unfinished work is not counted.
     fn retried(&self);
+
+    /// Counts a delay before the next attempt that a handler or its error asked for, and that was shorter than the shortest one of 10 ms.
+    fn raised_delay(&self);
 }

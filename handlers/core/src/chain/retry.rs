@@ -1,201 +1,255 @@
-//! Repeats invocations that failed with a transient error.
+//! Decides whether and when an invocation that failed with a transient error is repeated.
 
-use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::EventHandler;
+use super::action::{Action, Delay, Next, Why};
 use super::context::Context;
-use super::log_exceptions::Report;
-use crate::backoff::BackoffPolicy;
+use super::failures::{Failures, Series};
+use crate::backoff::{BackoffPolicy, MAX_HINT};
 use crate::event::Message;
 use crate::failure::HandlerError;
 
-/// A wrapper that repeats an invocation of its handler that fails with a transient error, with exponential back-off.
+/// A wrapper that has an invocation of its handler repeated which failed with a transient error, with exponential back-off, until the time
+/// limit of the policy. It only decides; [`Async`](crate::Async) waits and repeats.
 ///
-/// Work that is only [pending](crate::Failure::pending) is repeated in the same way, but reported only as its
-/// [`Pending`](crate::Pending) specifies. While the work waits in the queue of an external system, the time limit does not start. The
-/// retries end early when a queued message supersedes this one; the newer message continues with the same back-off. After the time
-/// limit, the last error of the handler is returned.
-pub struct Retry<H, E> {
+/// Work that is [not finished](crate::Action::again) is repeated after the time that the handler asked for. While it waits in the queue
+/// of an external system, the time limit does not start. The attempts end early when a newer message replaces this one, which
+/// continues with the same back-off. After the time limit, the last error is returned.
+pub struct Retry<H> {
     /// The wrapper or handler whose invocations are repeated.
     pub(super) inner: H,
     /// The delays between the attempts, and their time limit.
     pub(super) policy: BackoffPolicy,
-    /// The report that gets the failures that are followed by another attempt; `None` if nothing gets them.
-    pub(super) report: Option<Arc<dyn Report<E>>>,
 }
 
-impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H, E> {
-    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
+/// The shortest time after which a handler is called again on its own request, so that a handler that always asks for zero does not keep a
+/// core busy.
+const LEAST_AGAIN: Duration = Duration::from_millis(10);
+
+impl<E: Message, H: EventHandler<E>> EventHandler<E> for Retry<H> {
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<Action, HandlerError> {
+        let result = self.inner.handle(event, context).await;
+        if result.as_ref().is_ok_and(Action::is_done) {
+            return result;
+        }
+        let now = Instant::now();
+        let series = context.failures.map_or(Series { since: now, attempts: 0 }, |past| past.series(now));
+        let delay = |hint| next_attempt(self.policy, series, now, hint);
+        let error = match result {
+            Err(error) => error,
+            Ok(action) => return again(action, context, delay),
+        };
+        if !error.transient() {
+            return Err(error);
+        }
+        let hint = error.retry_after().map(|hint| at_least(hint, context).min(MAX_HINT));
+        let pending = error.pending();
+        if let Some(why) = pending.filter(|pending| pending.queued).map(|pending| Why::of(&*error, pending)) {
+            return Ok(Next::Again(hint.unwrap_or(self.policy.initial).max(LEAST_AGAIN), Some(why)).into());
+        }
+        let Some(delay) = delay(hint) else { return Err(error) };
+        Ok(match pending {
+            Some(pending) => Next::Again(delay.wait, Some(Why::of(&*error, pending))),
+            None => Next::Retry(error, delay),
+        }
+        .into())
+    }
+}
+
+impl<H> Retry<H> {
+    /// Handles a message outside of queues: makes all attempts, and waits between them, until the work is done. Returns the last error once
+    /// no further attempt is permitted.
+    pub async fn complete<E: Message>(&self, event: &E) -> Result<(), HandlerError>
+    where
+        H: EventHandler<E>,
+    {
+        let mut failures = Failures::default();
         loop {
-            let Err(error) = self.inner.handle(event, context).await else { return Ok(()) };
-            if !error.transient() {
-                return Err(error);
-            }
-            let next = context.update_retry_state(|retry| retry.retry(&*error, self.policy));
-            let Some((wait, is_failure)) = next else { return Err(error) };
-            if error.pending().is_none()
-                && let Some(metrics) = context.metrics()
-            {
-                metrics.retried();
-            }
-            if let Some(report) = self.report.as_ref().filter(|_| is_failure) {
-                report.will_retry(event, &error, wait, context);
-            }
-            // Boxed, because the future of every message would have room for it.
-            if !Box::pin(context.sleep(wait)).await {
-                return Ok(());
-            }
+            let context = Context { failures: Some(&failures), ..Context::detached() };
+            let wait = match self.handle(event, &context).await?.next() {
+                Some(Next::Retry(error, delay)) => {
+                    failures.failed(&*error, true);
+                    delay.wait
+                }
+                Some(Next::Again(after, Some(why))) => {
+                    failures.unfinished(&why);
+                    after
+                }
+                _ => return Ok(()),
+            };
+            tokio::time::sleep(wait).await;
         }
     }
+}
+
+/// Bounds the time after which a handler is to be called again, and ends a wait that lasts longer than the time limit.
+fn again(
+    action: Action,
+    context: &Context<'_>,
+    delay: impl Fn(Option<Duration>) -> Option<Delay>,
+) -> Result<Action, HandlerError> {
+    match action.next() {
+        Some(Next::Again(after, why)) => {
+            let after = at_least(after, context);
+            match why {
+                Some(why) if !why.queued && delay(Some(after)).is_none() => Err(why.into()),
+                why => Ok(Next::Again(after, why).into()),
+            }
+        }
+        Some(other) => Ok(other.into()),
+        None => Ok(Action::done()),
+    }
+}
+
+/// Returns `after`, or [`LEAST_AGAIN`] if that is longer, which is counted.
+fn at_least(after: Duration, context: &Context<'_>) -> Duration {
+    if let Some(queue) = context.queue.filter(|_| after < LEAST_AGAIN) {
+        queue.metrics().raised_delay();
+    }
+    after.max(LEAST_AGAIN)
+}
+
+/// Returns the delay before the attempt that follows `series` at the time `now`; `None` once the time limit has passed, or if the delay
+/// that the error requests (`hint`) would end after it. Without a hint, the last attempt is made at the limit.
+fn next_attempt(
+    policy: BackoffPolicy,
+    series: Series,
+    now: Instant,
+    hint: Option<Duration>,
+) -> Option<Delay> {
+    let left = match policy.limit {
+        Some(limit) => {
+            limit.checked_sub(now.saturating_duration_since(series.since)).filter(|left| !left.is_zero())?
+        }
+        None => Duration::MAX,
+    };
+    let backoff = policy.requeue_delay(series.attempts, None).min(left);
+    let wait = hint.unwrap_or(backoff);
+    (wait <= left).then_some(Delay { wait, least: backoff.min(wait) })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use std::time::Duration;
-
-    use tokio::time::Instant;
-
     use super::*;
-    use crate::failure::Pending;
+    use crate::chain::Why;
     use crate::test_message::{HandlerFn, TestMessage};
     use crate::testing::Fault;
 
-    fn failing(times: u32, fault: Fault) -> (impl EventHandler<TestMessage>, Arc<AtomicU32>) {
-        let attempts = Arc::new(AtomicU32::new(0));
-        let seen = Arc::clone(&attempts);
-        let handler = HandlerFn(move |_: &TestMessage| {
-            let attempt = seen.fetch_add(1, Ordering::Relaxed);
-            if attempt < times { Err(fault.clone().into()) } else { Ok(()) }
-        });
-        (handler, attempts)
+    const POLICY: BackoffPolicy = BackoffPolicy {
+        initial: Duration::from_secs(1),
+        max: Duration::from_secs(60),
+        limit: Some(Duration::from_secs(500)),
+    };
+
+    /// Returns what follows an attempt with this result, after `attempts` attempts of a series that began `elapsed` ago.
+    async fn after(
+        result: impl Fn() -> Result<Action, HandlerError> + Send + Sync + 'static,
+        (elapsed, attempts): (u64, u32),
+    ) -> Result<Option<Next>, HandlerError> {
+        let mut failures = Failures::default();
+        for _ in 0..attempts {
+            failures.failed(&Fault::transient("busy"), true);
+        }
+        tokio::time::advance(Duration::from_secs(elapsed)).await;
+        let handler = Returns(result).retry(POLICY);
+        let context = Context { failures: Some(&failures), ..Context::detached() };
+        Ok(handler.handle(&TestMessage::added("a"), &context).await?.next())
+    }
+
+    struct Returns<F>(F);
+
+    impl<F: Fn() -> Result<Action, HandlerError> + Send + Sync + 'static> EventHandler<TestMessage>
+        for Returns<F>
+    {
+        async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<Action, HandlerError> {
+            (self.0)()
+        }
+    }
+
+    async fn after_error(fault: Fault, past: (u64, u32)) -> Result<Option<Next>, HandlerError> {
+        after(move || Err(fault.clone().into()), past).await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_transient_failure_is_repeated_until_it_succeeds() {
-        let (handler, attempts) = failing(3, Fault::transient("busy"));
-        let retry = handler.retry(BackoffPolicy::default(), None);
-        retry
-            .handle(&TestMessage::added("a"), &Context::detached())
-            .await
-            .expect("the fourth attempt succeeds");
-        assert_eq!(attempts.load(Ordering::Relaxed), 4);
+    async fn a_transient_failure_is_repeated_with_doubled_delays_until_the_time_limit() {
+        let busy = || Fault::transient("busy");
+        for (past, seconds) in
+            [((0, 0), 1.0), ((1, 1), 2.0), ((3, 2), 4.0), ((200, 9), 60.0), ((498, 20), 2.0)]
+        {
+            let next = after_error(busy(), past).await.expect("it is tried again");
+            let Some(Next::Retry(error, delay)) = next else { panic!("{next:?}") };
+            assert_eq!((error.to_string().as_str(), delay.wait), ("busy", delay.least));
+            let wait = delay.wait.as_secs_f64();
+            assert!((wait / seconds - 1.0).abs() < 0.11, "{wait} s after {past:?}");
+        }
+        let error = after_error(busy(), (500, 20)).await.expect_err("the time is up");
+        assert_eq!(error.to_string(), "busy", "the last error of the handler");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hint_of_zero_is_a_short_delay() {
+        let busy = Fault::transient("busy").after(Duration::ZERO);
+        let next = after_error(busy, (0, 0)).await.expect("it is tried again");
+        let Some(Next::Retry(_, delay)) = next else { panic!("{next:?}") };
+        assert_eq!(delay.wait, LEAST_AGAIN);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_permanent_failure_is_returned_at_once() {
-        let (handler, attempts) = failing(3, Fault::permanent("refused"));
-        let error = handler
-            .retry(BackoffPolicy::default(), None)
-            .handle(&TestMessage::added("a"), &Context::detached())
-            .await;
-        assert_eq!(error.expect_err("it fails").to_string(), "refused");
-        assert_eq!(attempts.load(Ordering::Relaxed), 1);
+        let error = after_error(Fault::permanent("refused"), (0, 0)).await.expect_err("it is permanent");
+        assert_eq!(error.to_string(), "refused");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_the_time_limit_the_last_error_of_the_handler_is_returned() {
-        let (handler, attempts) = failing(u32::MAX, Fault::transient("busy"));
-        let started = Instant::now();
-        let error = handler
-            .retry(BackoffPolicy::default(), None)
-            .handle(&TestMessage::added("a"), &Context::detached())
-            .await;
-        assert_eq!(error.expect_err("it fails").to_string(), "busy");
-        assert_eq!(started.elapsed().as_secs(), 500);
-        assert!((9..=20).contains(&attempts.load(Ordering::Relaxed)));
-    }
-
-    /// A report that counts its calls.
-    #[derive(Default)]
-    struct CountingReport(AtomicU32);
-
-    impl Report<TestMessage> for CountingReport {
-        fn failed(&self, _: &TestMessage, _: &HandlerError, _: &Context<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+    async fn a_hint_is_obeyed_unless_it_ends_after_the_time_limit() {
+        let busy = |seconds| Fault::transient("busy").after(Duration::from_secs(seconds));
+        for (hint, expected) in [(7, 7), (86_400, 300)] {
+            let next = after_error(busy(hint), (0, 0)).await.expect("it is tried again");
+            let Some(Next::Retry(_, delay)) = next else { panic!("{next:?}") };
+            assert_eq!(delay.wait, Duration::from_secs(expected));
+            assert!(
+                delay.least < Duration::from_secs(2),
+                "a trigger may end the wait after the back-off alone"
+            );
         }
-
-        fn will_retry(&self, _: &TestMessage, _: &HandlerError, _: Duration, _: &Context<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
+        after_error(busy(60), (450, 1)).await.expect_err("the time is up before that");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_that_only_waits_is_repeated_and_is_no_failure() {
-        for (fault, failures) in
-            [(Fault::transient("not yet").pending(Pending::default()), 0), (Fault::transient("busy"), 3)]
-        {
-            let (handler, attempts) = failing(3, fault.after(Duration::from_millis(50)));
-            let (reports, context, started) =
-                (Arc::new(CountingReport::default()), Context::detached(), Instant::now());
-            let retry = handler.retry(BackoffPolicy::default(), Some(Arc::clone(&reports) as _));
-            retry.handle(&TestMessage::added("a"), &context).await.expect("the fourth attempt succeeds");
-            assert_eq!(attempts.load(Ordering::Relaxed), 4);
-            assert_eq!(started.elapsed(), Duration::from_millis(150));
-            assert_eq!((reports.0.load(Ordering::Relaxed), context.attempts()), (failures, failures));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_long_wait_is_reported_each_time_its_patience_has_passed() {
-        let wait = Duration::from_secs(1);
-        let (handler, _) = failing(95, Fault::transient("not yet").pending(Pending::default()).after(wait));
-        let (reports, context) = (Arc::new(CountingReport::default()), Context::detached());
-        let retry = handler.retry(BackoffPolicy::default(), Some(Arc::clone(&reports) as _));
-        let (message, started) = (TestMessage::added("a"), Instant::now());
-        let mut handled = std::pin::pin!(retry.handle(&message, &context));
-        for (seconds, expected) in [(29, 0), (31, 1), (59, 1), (61, 2), (91, 3)] {
-            let end = tokio::time::sleep_until(started + Duration::from_millis(seconds * 1000 + 500));
-            tokio::select! {
-                biased;
-                _ = &mut handled => panic!("it still waits"),
-                () = end => {}
-            }
-            assert_eq!(reports.0.load(Ordering::Relaxed), expected, "after {seconds} s");
-        }
-        let last_error = context.last_error().expect("a wait of more than half a minute is a failure");
-        assert_eq!((&*last_error.error, last_error.attempts, last_error.since), ("not yet", 91, started));
-        handled.await.expect("the wait is over");
-        assert!(context.is_recovery());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_wait_beyond_the_time_limit_is_a_failure() {
-        let (handler, _) = failing(u32::MAX, Fault::transient("not yet").pending(Pending::default()));
-        let retry = handler.retry(BackoffPolicy::default(), None);
-        assert!(retry.handle(&TestMessage::added("a"), &Context::detached()).await.is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_time_limit_starts_once_the_wait_for_a_turn_is_over() {
-        let attempts = AtomicU32::new(0);
-        let handler = HandlerFn(move |_: &TestMessage| {
-            let queues = attempts.fetch_add(1, Ordering::Relaxed) < 100;
-            let queued = || {
-                Fault::transient("not its turn")
-                    .pending(Pending { queued: true, ..Pending::default() })
-                    .after(Duration::from_secs(10))
+    async fn unfinished_work_is_repeated_within_the_time_limit_unless_it_is_queued() {
+        let again = |after, queued| move || Ok(Action::again(after, Why { queued, ..Why::new("not yet") }));
+        let second = Duration::from_secs(1);
+        for (wait, queued, elapsed, expected) in [
+            (second, false, 0, Some(second)),
+            (Duration::ZERO, false, 0, Some(LEAST_AGAIN)),
+            (second, false, 500, None),
+            (second, true, 500, Some(second)),
+            (Duration::MAX, true, 0, Some(Duration::MAX)),
+            (Duration::MAX, false, 0, None),
+        ] {
+            let waits = match after(again(wait, queued), (elapsed, 1)).await {
+                Ok(Some(Next::Again(after, Some(why)))) if why.text == "not yet" => Some(after),
+                Ok(next) => panic!("{next:?}"),
+                Err(error) => {
+                    assert_eq!(error.to_string(), "not yet");
+                    None
+                }
             };
-            Err(if queues { queued() } else { Fault::transient("busy") }.into())
-        });
-        let started = Instant::now();
-        let retry = handler.retry(BackoffPolicy::default(), None);
-        let error = retry
-            .handle(&TestMessage::added("a"), &Context::detached())
-            .await
-            .expect_err("the time limit has passed");
-        assert_eq!((error.to_string().as_str(), started.elapsed().as_secs()), ("busy", 1000 + 500));
+            assert_eq!(waits, expected, "{wait:?}, queued: {queued}, after {elapsed} s");
+        }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hint_of_the_error_is_obeyed() {
-        let (handler, _) = failing(1, Fault::transient("busy").after(Duration::from_secs(7)));
-        let started = Instant::now();
-        let retry = handler.retry(BackoffPolicy::default(), None);
-        retry
-            .handle(&TestMessage::added("a"), &Context::detached())
-            .await
-            .expect("the second attempt succeeds");
-        assert_eq!(started.elapsed(), Duration::from_secs(7));
+    async fn a_handler_that_succeeded_may_be_called_again_at_any_time() {
+        for (wait, expected) in [(0, LEAST_AGAIN), (86_400 * 365, Duration::from_secs(86_400 * 365))] {
+            let next = after(move || Ok(Action::requeue(Duration::from_secs(wait))), (1000, 1)).await;
+            assert!(matches!(next, Ok(Some(Next::Again(after, None))) if after == expected), "{next:?}");
+        }
+        let handler = HandlerFn(|_: &TestMessage| Ok(())).retry(POLICY);
+        let action = handler.handle(&TestMessage::added("a"), &Context::detached()).await;
+        assert!(action.expect("it succeeds").is_done());
     }
 }

@@ -7,14 +7,14 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::EventHandler;
+use super::action::Action;
 use super::context::Context;
-use super::queue_state::Phase;
-use super::retry_state::deadline;
+use crate::backoff::deadline;
 use crate::event::Message;
-use crate::failure::{HandlerError, TimedOut};
+use crate::failure::{HandlerError, TimedOut, panic_as_error};
 
 /// A wrapper that interrupts an invocation of its handler at a time limit, and records the time of each invocation. The error is
-/// [`TimedOut`], which is transient.
+/// [`TimedOut`], which is transient. A panic becomes the error [`Panicked`](crate::Panicked), which is not.
 ///
 /// Put this wrapper inside [`Limit`](crate::Limit), so that the time until a permit is free does not count.
 pub struct Timeout<H> {
@@ -25,20 +25,22 @@ pub struct Timeout<H> {
 }
 
 impl<E: Message, H: EventHandler<E>> EventHandler<E> for Timeout<H> {
-    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<(), HandlerError> {
-        let invocation = Invocation { began: context.set_invoked(), context };
-        let mut work = pin!(self.inner.handle(event, context));
+    async fn handle(&self, event: &E, context: &Context<'_>) -> Result<Action, HandlerError> {
+        let invocation = Invocation { began: context.invoked(), context };
+        let mut work = pin!(panic_as_error(self.inner.handle(event, context)));
         // Most invocations end at the first poll and need no timer.
         if let Some(result) = work.as_mut().now_or_never() {
             return result;
         }
-        context.set_phase(Phase::Running, invocation.began);
+        if let Some(queue) = context.queue {
+            queue.running(invocation.began);
+        }
         let result = tokio::time::timeout_at(deadline(invocation.began, self.limit), work).await;
         result.unwrap_or_else(|_| Err(TimedOut { limit: self.limit }.into()))
     }
 }
 
-/// A timer of one invocation. It adds the time to the metrics when it is dropped, including after a panic.
+/// A timer of one invocation. It adds the time to the metrics when it is dropped.
 struct Invocation<'c> {
     began: Instant,
     context: &'c Context<'c>,
@@ -46,8 +48,8 @@ struct Invocation<'c> {
 
 impl Drop for Invocation<'_> {
     fn drop(&mut self) {
-        if let Some(metrics) = self.context.metrics() {
-            metrics.worked(self.began.elapsed());
+        if let Some(queue) = self.context.queue {
+            queue.metrics().worked(self.began.elapsed());
         }
     }
 }
@@ -60,7 +62,7 @@ mod tests {
     struct Hang;
 
     impl EventHandler<TestMessage> for Hang {
-        async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<(), HandlerError> {
+        async fn handle(&self, _: &TestMessage, _: &Context<'_>) -> Result<Action, HandlerError> {
             std::future::pending().await
         }
     }

@@ -70,9 +70,15 @@ impl Kind {
         (self.watch)(client, config)
     }
 
-    /// Returns the current resourceVersion of the API server for this kind: that of a list with at most one object.
+    /// Returns the current resourceVersion of the API server for this kind: that of a list with at most one object. The list has the
+    /// selectors of the watch, because the rights of the program may cover no other objects.
     pub async fn newest(&self, client: Client) -> Result<String, kube::Error> {
-        let request = Request::new(&*self.path).list_metadata(&ListParams::default().limit(1));
+        let selected = ListParams {
+            field_selector: self.field_selector.clone(),
+            label_selector: self.label_selector.clone(),
+            ..ListParams::default()
+        };
+        let request = Request::new(&*self.path).list_metadata(&selected.limit(1));
         let list =
             client.request::<WithMetadata<ListMeta>>(request.map_err(kube::Error::BuildRequest)?).await?;
         Ok(list.metadata.resource_version.unwrap_or_default())

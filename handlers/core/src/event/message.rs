@@ -90,7 +90,7 @@ pub fn full_name(namespace: Option<&str>, name: &str) -> String {
 /// The key of an ordered queue: a handler gets the messages with the same key one after the other.
 ///
 /// The key is a 64-bit hash. Two names with the same hash share a queue: their messages stay in order, but do not run concurrently.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderingKey(u64);
 
 impl OrderingKey {

@@ -9,6 +9,7 @@ mod garbage_collector;
 mod index;
 mod interest;
 mod registration;
+mod resolved;
 mod resource;
 mod route;
 mod setup;
@@ -21,7 +22,8 @@ pub use garbage_collector::GarbageCollector;
 pub use index::Index;
 pub use interest::Interest;
 pub use registration::{KindIndex, Registration};
-pub use resource::{HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
+pub use resolved::Resolved;
+pub use resource::{CLUSTER_ANNOTATION, HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
 pub use setup::{DriverId, Setup, SetupError};
 pub use source::{Source, TriggerSender};
 

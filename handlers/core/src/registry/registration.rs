@@ -13,11 +13,12 @@ use tracing::error;
 use super::garbage_collector::GarbageCollector;
 use super::index::Index;
 use super::interest::Interest;
+use super::resolved::Resolved;
 use super::resource::{ResourceEventHandler, TriggerHandler};
 use super::route::{EventFilter, HandlerRoute, OfKind, OfTrigger, RouteHandler};
 use super::setup::DriverId;
 use super::source::Source;
-use crate::chain::{Context, EventHandler};
+use crate::chain::{Action, Context, EventHandler};
 use crate::event::{AnyEvent, Kind, Message, OrderingKey, Trigger};
 use crate::failure::{HandlerError, Panicked};
 
@@ -37,8 +38,7 @@ pub struct Registration<H = ()> {
     handler: Arc<H>,
     /// The handlers of events and triggers: at most one for each Rust type of object or trigger.
     routes: Vec<HandlerRoute>,
-    /// `true` if all newer messages with the same ordering key end the retries of an older one; see
-    /// [`QueuePolicy::superseded_by_key`](crate::QueuePolicy::superseded_by_key).
+    /// `true` if a newer watch event with the same ordering key replaces an attempted one of any object.
     pub superseded_by_key: bool,
     /// The drivers that the handler requested when it was built.
     pub drivers: Vec<DriverId>,
@@ -232,26 +232,29 @@ impl Registration {
         route.filters.iter().fold(answer, |answer, filter| answer.and(|| asked(event, || filter(event))))
     }
 
-    /// Returns the ordering key of an event. If the handler panics, or does not handle this type of event, the key is that of the UID.
-    pub fn key(&self, event: &AnyEvent) -> OrderingKey {
-        let route = self.route(event.route());
-        let key = route.and_then(|route| catch_panic(event, || route.handler.key(event)).ok());
-        key.unwrap_or_else(|| OrderingKey::of(event.uid()))
-    }
-
-    /// Returns the group of an event, which has its own permits in [`Limit`](crate::Limit), the concurrency limit; `None` if the event
-    /// belongs to no group and uses the permits that all such events share, and also if the handler panics or does not handle this type of
-    /// event.
-    pub fn group(&self, event: &AnyEvent) -> Option<OrderingKey> {
-        let route = self.route(event.route())?;
-        catch_panic(event, || route.handler.group(event)).ok().flatten()
+    /// Returns the event with what the handler says of it: the route to it, the ordering key and the group. If the handler panics, or does
+    /// not handle this type of event, the key is that of the UID, and the group is `None`.
+    pub fn resolve(&self, event: &AnyEvent) -> Resolved {
+        let event_type = event.route();
+        let route = self.routes.iter().position(|route| route.type_id == event_type);
+        let handler = route.map(|route| &self.routes[route].handler);
+        let key = handler.and_then(|handler| catch_panic(event, || handler.key(event)).ok());
+        let group = handler.and_then(|handler| catch_panic(event, || handler.group(event)).ok());
+        Resolved {
+            event: event.clone(),
+            route,
+            key: key.unwrap_or_else(|| OrderingKey::of(event.uid())),
+            group: group.flatten(),
+        }
     }
 }
 
-impl EventHandler<AnyEvent> for Registration {
-    async fn handle(&self, event: &AnyEvent, _: &Context<'_>) -> Result<(), HandlerError> {
-        let Some(route) = self.route(event.route()) else { return Ok(()) };
-        route.handler.deliver(event).await
+impl EventHandler<Resolved> for Registration {
+    async fn handle(&self, event: &Resolved, _: &Context<'_>) -> Result<Action, HandlerError> {
+        let Some(route) = event.route.and_then(|route| self.routes.get(route)) else {
+            return Ok(Action::done());
+        };
+        route.handler.deliver(&event.event).await
     }
 }
 

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::interest::Interest;
+use crate::chain::Action;
 use crate::event::{Event, Object, OrderingKey, Tombstone, Trigger};
 use crate::failure::Failure;
 
@@ -16,22 +17,22 @@ use crate::failure::Failure;
 /// | either, with a `deletionTimestamp` | [`on_finalize`](Self::on_finalize) only |
 /// | `Deleted` | [`on_deleted`](Self::on_deleted) |
 ///
-/// A handler is called again with the same event when it was interrupted or failed, and with every object as `Added` after a
-/// restart, so it must be idempotent.
+/// The returned [`Action`] says whether the work is done, or when the handler is to be called again with the same event. It is also called
+/// again when it was interrupted or failed, and with every object as `Added` after a restart, so it must be idempotent.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use k8s_openapi::api::core::v1::Pod;
-/// use staffetta_handler::ResourceEventHandler;
+/// use staffetta_handler::{Action, ResourceEventHandler};
 ///
 /// struct Count(std::sync::atomic::AtomicUsize);
 ///
 /// impl ResourceEventHandler<Pod> for Count {
 ///     type Error = std::convert::Infallible;
 ///
-///     async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Self::Error> {
+///     async fn on_added(&self, _: &Arc<Pod>) -> Result<Action, Self::Error> {
 ///         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-///         Ok(())
+///         Ok(Action::done())
 ///     }
 /// }
 /// ```
@@ -60,33 +61,36 @@ pub trait ResourceEventHandler<K: Object>: Send + Sync + 'static {
     }
 
     /// Handles an object that is new to this process.
-    fn on_added(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+    fn on_added(&self, object: &Arc<K>) -> impl Future<Output = Result<Action, Self::Error>> + Send {
         let _ = object;
-        async { Ok(()) }
+        async { Ok(Action::done()) }
     }
 
     /// Handles a change of an object.
-    fn on_modified(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+    fn on_modified(&self, object: &Arc<K>) -> impl Future<Output = Result<Action, Self::Error>> + Send {
         let _ = object;
-        async { Ok(()) }
+        async { Ok(Action::done()) }
     }
 
     /// Handles an object that is new or changed.
-    fn on_present(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+    fn on_present(&self, object: &Arc<K>) -> impl Future<Output = Result<Action, Self::Error>> + Send {
         let _ = object;
-        async { Ok(()) }
+        async { Ok(Action::done()) }
     }
 
     /// Handles an object with a `deletionTimestamp`, whose deletion waits for its finalizers or its grace period.
-    fn on_finalize(&self, object: &Arc<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+    fn on_finalize(&self, object: &Arc<K>) -> impl Future<Output = Result<Action, Self::Error>> + Send {
         let _ = object;
-        async { Ok(()) }
+        async { Ok(Action::done()) }
     }
 
     /// Handles the deletion of an object.
-    fn on_deleted(&self, tombstone: &Tombstone<K>) -> impl Future<Output = Result<(), Self::Error>> + Send {
+    fn on_deleted(
+        &self,
+        tombstone: &Tombstone<K>,
+    ) -> impl Future<Output = Result<Action, Self::Error>> + Send {
         let _ = tombstone;
-        async { Ok(()) }
+        async { Ok(Action::done()) }
     }
 }
 
@@ -108,39 +112,38 @@ pub trait TriggerHandler<S: Trigger>: Send + Sync + 'static {
     }
 
     /// Handles a trigger.
-    fn on_trigger(&self, trigger: &S) -> impl Future<Output = Result<(), Self::Error>> + Send;
+    fn on_trigger(&self, trigger: &S) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 }
 
-/// Calls the methods of `handler` for `event`, as listed at [`ResourceEventHandler`]. Returns the first error, and then skips the
-/// second method.
+/// Calls the methods of `handler` for `event`, as listed at [`ResourceEventHandler`]. Skips the second method if the first one fails, or
+/// is not [done](Action::done).
 pub async fn deliver<K: Object, H: ResourceEventHandler<K>>(
     handler: &H,
     event: &Event<K>,
-) -> Result<(), H::Error> {
-    match event {
+) -> Result<Action, H::Error> {
+    let (first, object) = match event {
         Event::Added(object) | Event::Modified(object) if object.meta().deletion_timestamp.is_some() => {
-            handler.on_finalize(object).await
+            return handler.on_finalize(object).await;
         }
-        Event::Added(object) => {
-            handler.on_added(object).await?;
-            handler.on_present(object).await
-        }
-        Event::Modified(object) => {
-            handler.on_modified(object).await?;
-            handler.on_present(object).await
-        }
-        Event::Deleted(tombstone) => handler.on_deleted(tombstone).await,
-    }
+        Event::Added(object) => (handler.on_added(object).await?, object),
+        Event::Modified(object) => (handler.on_modified(object).await?, object),
+        Event::Deleted(tombstone) => return handler.on_deleted(tombstone).await,
+    };
+    if first.is_done() { handler.on_present(object).await } else { Ok(first) }
 }
 
 /// The label that a handler sets on the Nodes that it provides; the value is the name of the handler. Pods on such a node use the
 /// network of the device behind the node, so handlers of pod networks ignore these pods.
 pub const HANDLER_LABEL: &str = "staffetta.dev/handler";
 
+/// The annotation of a pod, service or namespace with the cluster id of the installation that manages it. Others leave the object alone.
+pub const CLUSTER_ANNOTATION: &str = "staffetta.dev/cluster";
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use k8s_openapi::api::core::v1::Pod;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -166,29 +169,29 @@ mod tests {
             Interest::unless(unwanted.then_some("its name"))
         }
 
-        async fn on_added(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+        async fn on_added(&self, _: &Arc<Pod>) -> Result<Action, Infallible> {
             self.record("added");
-            Ok(())
+            Ok(Action::done())
         }
 
-        async fn on_modified(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+        async fn on_modified(&self, _: &Arc<Pod>) -> Result<Action, Infallible> {
             self.record("modified");
-            Ok(())
+            Ok(Action::done())
         }
 
-        async fn on_present(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+        async fn on_present(&self, _: &Arc<Pod>) -> Result<Action, Infallible> {
             self.record("present");
-            Ok(())
+            Ok(Action::done())
         }
 
-        async fn on_finalize(&self, _: &Arc<Pod>) -> Result<(), Infallible> {
+        async fn on_finalize(&self, _: &Arc<Pod>) -> Result<Action, Infallible> {
             self.record("finalize");
-            Ok(())
+            Ok(Action::done())
         }
 
-        async fn on_deleted(&self, _: &Tombstone<Pod>) -> Result<(), Infallible> {
+        async fn on_deleted(&self, _: &Tombstone<Pod>) -> Result<Action, Infallible> {
             self.record("deleted");
-            Ok(())
+            Ok(Action::done())
         }
     }
 
@@ -208,6 +211,26 @@ mod tests {
         let expected =
             ["added", "present", "modified", "present", "finalize", "finalize", "deleted", "deleted"];
         assert_eq!(*log.lock().unwrap(), expected);
+    }
+
+    struct AsksAgain;
+
+    impl ResourceEventHandler<Pod> for AsksAgain {
+        type Error = Infallible;
+
+        async fn on_added(&self, _: &Arc<Pod>) -> Result<Action, Infallible> {
+            Ok(Action::requeue(Duration::from_secs(5)))
+        }
+
+        async fn on_present(&self, _: &Arc<Pod>) -> Result<Action, Infallible> {
+            panic!("the first method is not done")
+        }
+    }
+
+    #[tokio::test]
+    async fn the_second_method_is_skipped_unless_the_first_one_is_done() {
+        let feed = Feed::new(Registration::new(AsksAgain).on::<Pod>());
+        assert!(!feed.added(pod("default", "web")).await.unwrap().is_done());
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::interest::Interest;
 use super::resource::{ResourceEventHandler, TriggerHandler, deliver};
+use crate::chain::Action;
 use crate::event::{AnyEvent, Kind, Object, OrderingKey, Trigger};
 use crate::failure::HandlerError;
 
@@ -37,7 +38,7 @@ pub(super) trait RouteHandler: Send + Sync {
     /// Returns the group of the event, whose events together have their own concurrency limit; `None` if the event belongs to no group.
     fn group(&self, event: &AnyEvent) -> Option<OrderingKey>;
     /// Calls the methods of the handler for the event.
-    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>>;
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<Action, HandlerError>>;
 }
 
 /// Adapts a [`ResourceEventHandler`] of kind `K` to [`RouteHandler`].
@@ -56,7 +57,7 @@ impl<K: Object, H: ResourceEventHandler<K>> RouteHandler for OfKind<K, H> {
         self.0.group(&event.typed().expect(ROUTED))
     }
 
-    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>> {
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<Action, HandlerError>> {
         let event = event.typed().expect(ROUTED);
         async move { deliver(&*self.0, &event).await.map_err(HandlerError::from) }.boxed()
     }
@@ -78,7 +79,7 @@ impl<S: Trigger, H: TriggerHandler<S>> RouteHandler for OfTrigger<S, H> {
         self.0.group(event.trigger_ref().expect(ROUTED))
     }
 
-    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<(), HandlerError>> {
+    fn deliver<'a>(&'a self, event: &'a AnyEvent) -> BoxFuture<'a, Result<Action, HandlerError>> {
         let trigger = event.trigger_ref().expect(ROUTED);
         async move { self.0.on_trigger(trigger).await.map_err(HandlerError::from) }.boxed()
     }

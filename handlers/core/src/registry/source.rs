@@ -19,7 +19,7 @@ use crate::failure::HandlerError;
 /// use std::time::Duration;
 /// use async_trait::async_trait;
 /// use k8s_openapi::api::core::v1::Node;
-/// use staffetta_handler::{HandlerError, Identity, TriggerSender, Registration, Trigger, TriggerHandler, Source};
+/// use staffetta_handler::{Action, HandlerError, Identity, TriggerSender, Registration, Trigger, TriggerHandler, Source};
 ///
 /// #[derive(Clone)]
 /// struct Heartbeat(Identity);
@@ -46,8 +46,8 @@ use crate::failure::HandlerError;
 ///
 /// impl TriggerHandler<Heartbeat> for Listen {
 ///     type Error = Infallible;
-///     async fn on_trigger(&self, _: &Heartbeat) -> Result<(), Infallible> {
-///         Ok(())
+///     async fn on_trigger(&self, _: &Heartbeat) -> Result<Action, Infallible> {
+///         Ok(Action::done())
 ///     }
 /// }
 ///

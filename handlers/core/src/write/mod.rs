@@ -173,7 +173,8 @@ where
 
     /// Patches fields of the status of `object`, without comparing: call it only if something changes. The patch carries the
     /// resourceVersion of `object`, or that of a newer write of this process, because a wrong status would not be detected later. The
-    /// write fails with a conflict (409) if the object has changed since that version.
+    /// write fails with a conflict (409) if the object has changed since that version. To have it fail also after a change that came before a
+    /// write of [`metadata`](Self::metadata), let that write [claim](MetadataPatch::claim).
     pub async fn status(&self, object: &K, status: Value) -> Result<Written, WriteError> {
         let written = self.newer_write(object).map(|version| version.to_string());
         let resource_version = written.or_else(|| object.meta().resource_version.clone());

@@ -7,12 +7,10 @@ use std::time::Duration;
 use crate::message::TestMessage;
 use proptest::prelude::*;
 use staffetta_handler::testing::{Fault, NoMetrics};
-use staffetta_handler::{
-    Async, EventHandler, LastError, Message, OrderingKey, Phase, QueueEntry, QueuePolicy,
-};
+use staffetta_handler::{Async, EventHandler, LastError, Message, OrderingKey, Phase, QueueEntry};
 use tokio::time::Instant;
 
-use crate::support::{Answer, POLICY, Scribe, settle};
+use crate::support::{Answer, Scribe, settle};
 
 type Chain<H> = Async<TestMessage, H>;
 
@@ -48,7 +46,7 @@ async fn a_message_is_visible_in_every_phase_until_it_is_handled() {
     ]
     .into_iter();
     let scribe = Scribe::new(move |_| answers.next().unwrap());
-    let chain = scribe.chain(POLICY).closed();
+    let chain = scribe.chain(false).closed();
     let pushed = Instant::now();
     chain.push(TestMessage::added("a"));
     after(5).await;
@@ -100,7 +98,7 @@ async fn a_message_is_visible_in_every_phase_until_it_is_handled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_behind_its_own_key_or_without_a_permit_is_queued() {
-    let chain = Scribe::new(|_| Answer::Hang).chain(POLICY);
+    let chain = Scribe::new(|_| Answer::Hang).chain(false);
     for number in 0..9 {
         chain.push(TestMessage::added(&number.to_string()));
     }
@@ -125,7 +123,7 @@ async fn an_error_is_forgotten_after_success() {
         1 => Answer::Succeed,
         _ => Answer::Fail(Fault::transient("busy")),
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     chain.push(TestMessage::modified("a", 0));
     after(10).await;
     assert!(last_error(&chain).attempts > 2);
@@ -147,7 +145,7 @@ async fn a_message_that_replaces_another_inherits_its_last_error() {
                 staffetta_handler::Change::Added if message.version == 0 => Answer::Fail(fault.clone()),
                 _ => Answer::Hang,
             });
-            let chain = scribe.chain(POLICY);
+            let chain = scribe.chain(false);
             let failed = Instant::now();
             chain.push(TestMessage::added("a"));
             settle().await;
@@ -176,7 +174,7 @@ async fn if_superseded_by_key_the_newest_message_inherits_the_last_error() {
         "service" => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Hang,
     });
-    let policy = QueuePolicy { superseded_by_key: true, ..POLICY };
+    let policy = true;
     let chain = Async::new(
         scribe.wrapped(),
         policy,
@@ -194,7 +192,7 @@ async fn if_superseded_by_key_the_newest_message_inherits_the_last_error() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_recorded_like_other_errors() {
-    let chain = Scribe::new(|_| Answer::Panic).chain(POLICY);
+    let chain = Scribe::new(|_| Answer::Panic).chain(false);
     chain.push(TestMessage::added("a"));
     settle().await;
     let entry = only(&chain);
@@ -209,11 +207,11 @@ async fn a_panic_is_recorded_like_other_errors() {
 fn reading_the_state_neither_blocks_the_queues_nor_counts_a_message_twice() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     runtime.block_on(async {
-        let chain = Scribe::succeeding().chain(QueuePolicy { coalesce: false, depth: usize::MAX, ..POLICY });
+        let chain = Scribe::succeeding().chain(false);
         let feeder = chain.clone();
         let feeder = tokio::spawn(async move {
-            for version in 0..20_000 {
-                feeder.push(TestMessage::modified(&(version % 100).to_string(), version));
+            for version in 0..20_000_u32 {
+                feeder.push(TestMessage::added(&version.to_string()));
                 if version.is_multiple_of(50) {
                     tokio::task::yield_now().await;
                 }
@@ -263,7 +261,7 @@ proptest! {
                 attempts[place] += 1;
                 answer(plans[place].get(attempt).copied())
             });
-            let policy = QueuePolicy { coalesce: false, depth: usize::MAX, ..POLICY };
+            let policy = false;
             let keys: Vec<_> = steps.iter().map(|(key, ..)| *key).collect();
             let key = move |message: &TestMessage| OrderingKey::of(keys[message.uid().parse::<usize>().unwrap()]);
             let chain = Async::new(scribe.wrapped(), policy, key, Arc::new(NoMetrics)).closed();

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::message::TestMessage;
 use staffetta_handler::testing::{Fault, NoMetrics};
-use staffetta_handler::{Async, OrderingKey, QueuePolicy};
+use staffetta_handler::{Async, OrderingKey};
 
-use crate::support::{Answer, POLICY, Scribe, settle};
+use crate::support::{Answer, Scribe, settle};
 
 fn failing_until(uid: &'static str, version: u64) -> Scribe {
     Scribe::new(move |message| {
@@ -19,7 +19,7 @@ fn failing_until(uid: &'static str, version: u64) -> Scribe {
 #[tokio::test(start_paused = true)]
 async fn a_retry_ends_for_a_newer_message_which_becomes_an_added() {
     let scribe = failing_until("a", 1);
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     chain.push(TestMessage::added("a"));
     settle().await;
     chain.push(TestMessage::modified("a", 1));
@@ -35,7 +35,7 @@ async fn a_retry_ends_for_a_newer_message_which_becomes_an_added() {
 #[tokio::test(start_paused = true)]
 async fn a_newer_message_continues_the_back_off() {
     let scribe = failing_until("a", u64::MAX);
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     chain.push(TestMessage::added("a"));
     tokio::time::sleep(Duration::from_secs(20)).await;
     let before = scribe.attempts().len();
@@ -48,23 +48,29 @@ async fn a_newer_message_continues_the_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_of_another_object_ends_a_retry_only_if_superseded_by_key() {
-    for (superseded_by_key, attempts) in [(false, 1), (true, 2)] {
+    for (superseded_by_key, retries) in [(false, true), (true, false)] {
         let scribe = failing_until("service", u64::MAX);
-        let policy = QueuePolicy { superseded_by_key, ..POLICY };
+        let policy = superseded_by_key;
         let key = |_: &TestMessage| OrderingKey::of("one key");
         let chain = Async::new(scribe.wrapped(), policy, key, Arc::new(NoMetrics));
         chain.push(TestMessage::added("service"));
         settle().await;
         chain.push(TestMessage::added("slice"));
         settle().await;
-        assert_eq!(scribe.attempts().len(), attempts, "{superseded_by_key}");
+        assert_eq!(
+            scribe.attempts(),
+            ["service added 0", "slice added 0"],
+            "the retry delays no other object"
+        );
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(scribe.attempts().len() > 2, retries, "{superseded_by_key}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_success_or_the_time_limit_ends_the_retries_of_a_deletion() {
     let scribe = failing_until("a", u64::MAX);
-    let chain = scribe.chain(QueuePolicy { superseded_by_key: true, ..POLICY });
+    let chain = scribe.chain(true);
     chain.push(TestMessage::deleted("a"));
     settle().await;
     chain.push(TestMessage::modified("a", 9));
@@ -76,7 +82,7 @@ async fn only_success_or_the_time_limit_ends_the_retries_of_a_deletion() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_object_is_requeued_with_growing_delays() {
     let scribe = Scribe::new(|_| Answer::Fail(Fault::permanent("refused")));
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     let start = tokio::time::Instant::now();
     chain.push(TestMessage::added("a"));
     // 60, 120 and 240 s, each up to a tenth more or less.
@@ -94,7 +100,7 @@ async fn a_failed_object_is_handled_at_once_when_it_changes() {
         0 => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Succeed,
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     chain.push(TestMessage::added("a"));
     settle().await;
     chain.push(TestMessage::modified("a", 1));
@@ -114,7 +120,7 @@ async fn panics_and_timeouts_are_failures_like_others() {
             _ => Answer::Succeed,
         }
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     chain.push(TestMessage::added("panics"));
     settle().await;
     chain.push(TestMessage::added("hangs"));

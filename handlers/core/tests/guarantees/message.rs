@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::fmt;
 
-use staffetta_handler::{Change, Context, EventHandler, HandlerError, Message, ObjectRef};
+use staffetta_handler::{Action, Change, Context, EventHandler, HandlerError, Message, ObjectRef};
 
 /// A message about an object with a given UID, for tests of the wrappers of the chain. The object with the UID `shop/a` is in the
 /// namespace `shop`.
@@ -120,7 +120,7 @@ impl<E: Message, F> EventHandler<E> for HandlerFn<F>
 where
     F: Fn(&E) -> Result<(), HandlerError> + Send + Sync + 'static,
 {
-    async fn handle(&self, event: &E, _: &Context<'_>) -> Result<(), HandlerError> {
-        (self.0)(event)
+    async fn handle(&self, event: &E, _: &Context<'_>) -> Result<Action, HandlerError> {
+        (self.0)(event).map(|()| Action::done())
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use crate::message::TestMessage;
 use proptest::prelude::*;
-use staffetta_handler::{Change, Message, QueuePolicy};
+use staffetta_handler::{Change, Message};
 
-use crate::support::{POLICY, Scribe};
+use crate::support::Scribe;
 
 /// The interleaved events of a few objects: each is added, changes, and may be deleted for good.
 fn lives() -> impl Strategy<Value = Vec<TestMessage>> {
@@ -35,11 +35,11 @@ fn lives() -> impl Strategy<Value = Vec<TestMessage>> {
     })
 }
 
-fn run(messages: &[TestMessage], policy: QueuePolicy) -> Scribe {
+fn run(messages: &[TestMessage]) -> Scribe {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     runtime.block_on(async {
         let scribe = Scribe::succeeding();
-        let chain = scribe.chain(policy);
+        let chain = scribe.chain(false);
         let feeder = chain.clone();
         let messages = messages.to_vec();
         tokio::spawn(async move {
@@ -75,15 +75,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn without_coalescing_each_object_sees_every_message_once_and_in_order(messages in lives()) {
-        let scribe = run(&messages, QueuePolicy { coalesce: false, depth: 1000, ..POLICY });
-        prop_assert_eq!(scribe.overlaps(), 0);
-        prop_assert_eq!(scribe.by_object(), by_object(&messages));
-    }
-
-    #[test]
     fn coalescing_skips_but_never_reorders_and_never_loses_the_last_state(messages in lives()) {
-        let scribe = run(&messages, POLICY);
+        let scribe = run(&messages);
         prop_assert_eq!(scribe.overlaps(), 0);
         let handled = scribe.by_object();
         for (uid, sent) in by_object(&messages) {

@@ -9,7 +9,7 @@ use staffetta_handler::Pending;
 use staffetta_handler::testing::Fault;
 use tokio::time::Instant;
 
-use crate::support::{Answer, POLICY, Scribe};
+use crate::support::{Answer, Scribe};
 
 /// A driver that can be down.
 #[derive(Clone, Default)]
@@ -47,7 +47,7 @@ async fn recovery_time(outage: Duration, objects: &[String]) -> Duration {
     let driver = Driver::default();
     driver.down.store(true, SeqCst);
     let scribe = driver.scribe();
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     for uid in objects {
         chain.push(TestMessage::added(uid));
     }
@@ -77,8 +77,8 @@ async fn everything_that_waits_is_handled_within_a_minute_of_the_end_of_an_outag
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_keeps_failing_does_not_delay_the_others_after_an_outage() {
-    for broken in 1..=2 {
-        let objects = [(0..broken).map(|number| format!("broken{number}")).collect(), pods(20)].concat();
+    for (broken, healthy) in [(1, 20), (2, 20), (50, 950), (500, 500)] {
+        let objects = [(0..broken).map(|number| format!("broken{number}")).collect(), pods(healthy)].concat();
         let time = recovery_time(Duration::from_secs(3600), &objects).await;
         assert!(time < Duration::from_secs(60), "{broken}: {} s", time.as_secs());
     }
@@ -88,17 +88,18 @@ async fn an_object_that_keeps_failing_does_not_delay_the_others_after_an_outage(
 async fn a_long_outage_costs_few_calls_and_what_is_refused_is_not_tried_earlier() {
     let driver = Driver::default();
     driver.down.store(true, SeqCst);
-    let chain = driver.scribe().chain(POLICY);
+    let chain = driver.scribe().chain(false);
     for uid in pods(100) {
         chain.push(TestMessage::added(&uid));
     }
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let calls = driver.calls_within(Duration::from_secs(600)).await;
-    assert!((60..1500).contains(&calls), "{calls} calls of 100 objects in 10 min");
+    // About 1,200 of their own back-off, and ten probes in each 15 s.
+    assert!((60..2000).contains(&calls), "{calls} calls of 100 objects in 10 min");
 
     let driver = Driver::default();
     let scribe = driver.scribe();
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     chain.push(TestMessage::added("refused"));
     tokio::time::sleep(Duration::from_secs(3600)).await;
     for uid in pods(10) {
@@ -128,7 +129,7 @@ async fn an_error_that_only_waits_ends_no_outage_and_the_success_after_it_does()
             _ => Answer::Succeed,
         }
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     for uid in ["down", "waits"] {
         chain.push(TestMessage::added(uid));
     }
@@ -138,4 +139,25 @@ async fn an_error_that_only_waits_ends_no_outage_and_the_success_after_it_does()
     assert_eq!(woken(), 0, "what waits has not reached the driver");
     tokio::time::sleep(Duration::from_secs(45)).await;
     assert_eq!((scribe.handled().len(), woken()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn triggers_of_the_only_object_that_fails_do_not_postpone_its_probe() {
+    let scribe = Scribe::new(|message| {
+        if message.to_string().contains("trigger") {
+            Answer::Succeed
+        } else {
+            Answer::Fail(Fault::transient("down"))
+        }
+    });
+    let chain = scribe.chain(false);
+    chain.push(TestMessage::added("a"));
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let before = scribe.attempts().len();
+    for version in 0..12 {
+        chain.push(TestMessage::trigger("a", version));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    let probes = scribe.attempts().len() - before - 12;
+    assert!((3..=5).contains(&probes), "{probes} in a minute");
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::message::TestMessage;
 use staffetta_handler::testing::Fault;
-use staffetta_handler::{Async, OrderingKey, QueueMetrics};
+use staffetta_handler::{Async, Context, EventHandler, OrderingKey, QueueMetrics};
 
-use crate::support::{Answer, POLICY, Scribe, settle};
+use crate::support::{Answer, Scribe, settle};
 
 /// Records its calls.
 #[derive(Default)]
@@ -40,6 +40,10 @@ impl QueueMetrics for Tape {
     fn retried(&self) {
         self.note("retried".into());
     }
+
+    fn raised_delay(&self) {
+        self.note("raised_delay".into());
+    }
 }
 
 async fn after(seconds: u64) {
@@ -50,10 +54,32 @@ async fn after(seconds: u64) {
 #[tokio::test(start_paused = true)]
 async fn a_successful_message_is_counted_once_in_each_metric() {
     let tape = Arc::<Tape>::default();
-    let chain = Scribe::succeeding().with_metrics(POLICY, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
+    let chain = Scribe::succeeding().with_metrics(false, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
     chain.push(TestMessage::added("a"));
     settle().await;
     assert_eq!(tape.calls(), ["added", "waited 0 s", "worked 0 s"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_below_the_shortest_one_is_raised_and_counted() {
+    let soon = |millis| Fault::transient("busy").after(Duration::from_millis(millis));
+    let mut answers = [Answer::Fail(soon(0)), Answer::Fail(soon(10))].into_iter();
+    let scribe = Scribe::new(move |_| answers.next().unwrap_or(Answer::Succeed));
+    let tape = Arc::<Tape>::default();
+    let chain = scribe.with_metrics(false, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
+    chain.push(TestMessage::added("a"));
+    after(1).await;
+    let calls = [
+        "added",
+        "waited 0 s",
+        "worked 0 s",
+        "raised_delay",
+        "retried",
+        "worked 0 s",
+        "retried",
+        "worked 0 s",
+    ];
+    assert_eq!(tape.calls(), calls);
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +93,7 @@ async fn each_attempt_is_measured_and_the_delays_between_them_are_not_queue_time
     .into_iter();
     let scribe = Scribe::new(move |_| answers.next().unwrap_or(Answer::Succeed));
     let tape = Arc::<Tape>::default();
-    let chain = scribe.with_metrics(POLICY, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
+    let chain = scribe.with_metrics(false, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
     chain.push(TestMessage::added("a"));
     after(6).await;
     assert_eq!(tape.calls(), ["added", "waited 0 s", "worked 0 s", "retried"]);
@@ -84,13 +110,14 @@ async fn each_attempt_is_measured_and_the_delays_between_them_are_not_queue_time
 async fn waiting_for_the_own_key_or_for_a_permit_is_queue_time() {
     let scribe = Scribe::new(|message| if message.version == 0 { Answer::Hang } else { Answer::Succeed });
     let tape = Arc::<Tape>::default();
-    let chain = scribe.with_metrics(POLICY, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
+    let chain = scribe.with_metrics(false, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
     for number in 0..8 {
         chain.push(TestMessage::deleted(&number.to_string()));
     }
     after(10).await;
     assert_eq!(tape.calls().len(), 16, "eight were added and waited not");
-    chain.push(TestMessage::modified("for a permit", 1));
+    // As the watch delivers it: its handler is polled at once, and then waits in `Limit`.
+    chain.handle(&TestMessage::modified("for a permit", 1), &Context::detached()).await.unwrap();
     after(10).await;
     chain.push(TestMessage::modified("0", 1));
     chain.push(TestMessage::modified("0", 2));
@@ -103,11 +130,11 @@ async fn waiting_for_the_own_key_or_for_a_permit_is_queue_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_replaces_another_inherits_its_queue_time() {
-    let mut answers = [Answer::Fail(Fault::transient("busy").after(Duration::from_secs(30)))].into_iter();
+    let mut answers = [Answer::Hang].into_iter();
     let scribe = Scribe::new(move |_| answers.next().unwrap_or(Answer::Succeed));
     let tape = Arc::<Tape>::default();
     let metrics = Arc::clone(&tape) as Arc<dyn QueueMetrics>;
-    let chain = Async::new(scribe.wrapped(), POLICY, |_: &TestMessage| OrderingKey::of("one key"), metrics);
+    let chain = Async::new(scribe.wrapped(), false, |_: &TestMessage| OrderingKey::of("one key"), metrics);
     chain.push(TestMessage::deleted("a"));
     settle().await;
     for version in [1, 2, 3] {
@@ -115,7 +142,7 @@ async fn a_message_that_replaces_another_inherits_its_queue_time() {
         after(5).await;
     }
     tape.calls();
-    after(20).await;
-    assert_eq!(tape.calls(), ["worked 0 s", "waited 30 s", "worked 0 s"]);
-    assert_eq!(scribe.attempts(), ["a deleted 0", "a deleted 0", "b modified 3"]);
+    after(46).await;
+    assert_eq!(tape.calls()[..4], ["worked 60 s", "retried", "waited 60 s", "worked 0 s"]);
+    assert_eq!(scribe.attempts()[..2], ["a deleted 0", "b modified 3"]);
 }

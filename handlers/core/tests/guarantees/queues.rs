@@ -1,13 +1,13 @@
 //! Guarantees 2 and 4: no object delays another, and no message is lost when queues are created and removed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::message::TestMessage;
-use staffetta_handler::testing::Fault;
-use staffetta_handler::{Message, QueuePolicy};
+use staffetta_handler::testing::{Fault, NoMetrics};
+use staffetta_handler::{Async, Message, OrderingKey};
+use std::sync::Arc;
 
-use crate::support::{Answer, POLICY, Scribe, settle};
+use crate::support::{Answer, Scribe, settle};
 
 #[test]
 fn a_message_that_races_with_the_removal_of_its_queue_is_not_lost() {
@@ -16,14 +16,14 @@ fn a_message_that_races_with_the_removal_of_its_queue_is_not_lost() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     runtime.block_on(async {
         let scribe = Scribe::succeeding();
-        let chain = scribe.chain(QueuePolicy { coalesce: false, depth: usize::MAX, ..POLICY });
+        // Two keys only, so that queues end and begin all the time while others push.
+        let key = |message: &TestMessage| OrderingKey::of(message.version % 2);
+        let chain = Async::new(scribe.wrapped(), false, key, Arc::new(NoMetrics));
         let feeders = (0..THREADS).map(|thread| {
             let chain = chain.clone();
             tokio::spawn(async move {
                 for version in 0..EACH {
-                    // Two keys only, so that queues end and begin all the time while others push.
-                    let uid = if (version + thread).is_multiple_of(2) { "even" } else { "odd" };
-                    chain.push(TestMessage::modified(uid, version));
+                    chain.push(TestMessage::modified(&format!("{thread}-{version}"), version));
                     tokio::task::yield_now().await;
                 }
             })
@@ -44,7 +44,7 @@ async fn an_object_that_hangs_or_fails_does_not_delay_others() {
         "fails added 0" => Answer::Fail(Fault::transient("busy")),
         _ => Answer::Succeed,
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     chain.push(TestMessage::added("hangs"));
     chain.push(TestMessage::added("fails"));
     chain.push(TestMessage::added("works"));
@@ -63,7 +63,7 @@ async fn a_sleeping_retry_holds_no_permit() {
         text if text.starts_with("fails") => Answer::Fail(Fault::transient("busy")),
         _ => Answer::Succeed,
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     for number in 0..50 {
         chain.push(TestMessage::added(&format!("fails{number}")));
     }
@@ -76,7 +76,7 @@ async fn a_sleeping_retry_holds_no_permit() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_key_starts_at_once() {
     let scribe = Scribe::succeeding();
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     let before = tokio::time::Instant::now();
     for version in 1..=10 {
         chain.push(TestMessage::modified("a", version));
@@ -89,7 +89,7 @@ async fn an_idle_key_starts_at_once() {
 #[tokio::test(start_paused = true)]
 async fn closed_queues_hold_messages_until_they_are_opened() {
     let scribe = Scribe::succeeding();
-    let chain = scribe.chain(POLICY).closed();
+    let chain = scribe.chain(false).closed();
     chain.push(TestMessage::added("a"));
     chain.push(TestMessage::modified("a", 1));
     chain.push(TestMessage::modified("a", 2));
@@ -104,28 +104,13 @@ async fn closed_queues_hold_messages_until_they_are_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_coalesces_and_counts_it() {
-    let scribe = Scribe::new(|message| match message.to_string().as_str() {
-        "a added 0" => Answer::Hang,
-        _ => Answer::Succeed,
-    });
-    let chain = Arc::new(scribe.chain(QueuePolicy { coalesce: false, depth: 3, ..POLICY }));
-    chain.push(TestMessage::added("a"));
-    settle().await;
-    for version in 1..=10 {
-        chain.push(TestMessage::modified("a", version));
-    }
-    assert_eq!(chain.overflowed(), 7);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_drain_waits_for_running_messages_and_ends_sleeping_ones() {
     let scribe = Scribe::new(|message| match message.uid() {
         "fails" | "fails late" => Answer::Fail(Fault::transient("busy")),
         "broken" => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Succeed,
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     for uid in ["works", "fails", "broken"] {
         chain.push(TestMessage::added(uid));
     }
@@ -138,7 +123,7 @@ async fn a_drain_waits_for_running_messages_and_ends_sleeping_ones() {
     left.sort();
     assert_eq!(left, ["broken", "fails", "fails late"], "what was not handled is shown");
 
-    let stuck = Scribe::new(|_| Answer::Hang).chain(POLICY);
+    let stuck = Scribe::new(|_| Answer::Hang).chain(false);
     stuck.push(TestMessage::added("hangs"));
     settle().await;
     assert!(!stuck.drain(Duration::from_secs(5)).await, "what hangs does not end in time, and that is said");
@@ -152,7 +137,7 @@ async fn a_halt_discards_queued_messages_and_leaves_no_timer() {
         "broken added 0" => Answer::Fail(Fault::permanent("refused")),
         _ => Answer::Succeed,
     });
-    let chain = scribe.chain(POLICY);
+    let chain = scribe.chain(false);
     for uid in ["hangs", "fails", "broken"] {
         chain.push(TestMessage::added(uid));
     }

@@ -1,41 +1,42 @@
 //! Reports of recovery, and the object on which a failure was reported.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::message::TestMessage;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_handler::testing::{Fault, NoMetrics};
-use staffetta_handler::{Async, Context, EventHandler, HandlerError, Identity, Message, OrderingKey, Report};
+use staffetta_handler::{Async, EventHandler, Failure, Failures, Identity, Message, OrderingKey, Report};
 
-use crate::support::{Answer, POLICY, Scribe, settle};
+use crate::support::{Answer, Scribe, settle};
+use tokio::time::Instant;
 
 #[derive(Default)]
 struct Reported(Mutex<Vec<String>>);
 
 impl Reported {
-    fn note(&self, what: &str, event: &TestMessage, context: &Context<'_>) {
-        let told = context.reported_on().map(|told| format!(", told at {}", told.name)).unwrap_or_default();
-        self.0.lock().unwrap().push(format!("{event} {what} {}{told}", context.attempts()));
+    fn note(&self, what: &str, event: &TestMessage, failures: &Failures) {
+        let told = failures.reported_on().map(|told| format!(", told at {}", told.name)).unwrap_or_default();
+        self.0.lock().unwrap().push(format!("{event} {what} {}{told}", failures.attempts()));
     }
 }
 
 impl Report<TestMessage> for Reported {
-    fn failed(&self, event: &TestMessage, _: &HandlerError, context: &Context<'_>) {
-        self.note("failed", event, context);
-        context.requeue_after(Duration::from_secs(60));
+    fn failed(&self, event: &TestMessage, _: &dyn Failure, _: Duration, failures: &mut Failures) {
+        self.note("failed", event, failures);
     }
 
-    fn will_retry(&self, event: &TestMessage, _: &HandlerError, _: Duration, context: &Context<'_>) {
-        let told = context.reported_on().is_some();
-        self.note("will retry", event, context);
-        let identity = Identity::of::<Pod>(None, format!("attempt {}", context.attempts()), String::new());
-        assert_eq!(context.set_reported_on(identity), !told, "only the first time is news");
+    fn will_retry(&self, event: &TestMessage, _: &dyn Failure, _: Duration, failures: &mut Failures) {
+        let told = failures.reported_on().is_some();
+        self.note("will retry", event, failures);
+        let identity = Identity::of::<Pod>(None, format!("attempt {}", failures.attempts()), String::new());
+        assert_eq!(failures.set_reported_on(identity), !told, "only the first time is news");
     }
 
-    fn recovered(&self, event: &TestMessage, context: &Context<'_>) {
-        self.note("recovered", event, context);
+    fn recovered(&self, event: &TestMessage, failures: &Failures) {
+        self.note("recovered", event, failures);
     }
 }
 
@@ -48,7 +49,7 @@ fn world(scribe: &Scribe) -> World<impl EventHandler<TestMessage>> {
     let reported = Arc::<Reported>::default();
     let links = scribe.reported(Arc::clone(&reported) as Arc<dyn Report<TestMessage>>);
     World {
-        chain: Async::new(links, POLICY, |message| OrderingKey::of(message.uid()), Arc::new(NoMetrics)),
+        chain: Async::new(links, false, |message| OrderingKey::of(message.uid()), Arc::new(NoMetrics)),
         reported,
     }
 }
@@ -120,7 +121,42 @@ async fn the_success_of_a_trigger_is_no_recovery_while_the_event_of_its_object_f
     message(TestMessage::modified("a", 1)).await;
     assert_eq!(world.told(), ["a trigger 1 failed 1", "a modified 1 failed 1"]);
     message(TestMessage::trigger("a", 2)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(world.told().is_empty(), "the event still fails");
-    tokio::time::sleep(Duration::from_secs(61)).await;
+    tokio::time::sleep(Duration::from_secs(69)).await;
     assert_eq!(world.told(), ["a modified 1 recovered 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_trigger_finds_ends_the_back_off_of_its_object_and_a_storm_of_triggers_does_not() {
+    let up = Arc::new(AtomicBool::new(false));
+    let is_up = Arc::clone(&up);
+    let scribe = Scribe::new(move |_| {
+        if is_up.load(SeqCst) {
+            Answer::Succeed
+        } else {
+            Answer::Fail(Fault::transient("not there").after(Duration::from_secs(300)))
+        }
+    });
+    let chain = scribe.chain(false);
+    chain.push(TestMessage::added("a"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    for version in 0..10_000 {
+        chain.push(TestMessage::trigger("a", version));
+        if version % 10 == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert!(scribe.attempts().len() < 5, "{:?}", scribe.attempts());
+
+    up.store(true, SeqCst);
+    let told = Instant::now();
+    chain.push(TestMessage::trigger("a", 10_000));
+    while !chain.entries().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(told.elapsed() < Duration::from_secs(2), "{:?}", told.elapsed());
+    let added = TestMessage::added("a").to_string();
+    let attempts = scribe.attempts();
+    assert_eq!(attempts.iter().filter(|attempt| **attempt == added).count(), 2, "{attempts:?}");
 }

@@ -5,27 +5,25 @@ use std::time::Duration;
 
 use crate::message::TestMessage;
 use staffetta_handler::testing::{Fault, NoMetrics};
-use staffetta_handler::{Async, Context, HandlerError, Message, OrderingKey, Report};
+use staffetta_handler::{Async, Failure, Failures, Message, OrderingKey, Report};
 use tokio::time::Instant;
 
-use crate::support::{Answer, POLICY, Scribe};
+use crate::support::{Answer, Scribe};
 
-/// Records its calls, and requeues after a minute.
+/// Records its calls.
 #[derive(Default)]
 struct Tape(Mutex<Vec<String>>);
 
 impl Report<TestMessage> for Tape {
-    fn failed(&self, event: &TestMessage, error: &HandlerError, context: &Context<'_>) {
-        let told = format!("{event}, attempt {}: {error}", context.attempts());
-        self.0.lock().unwrap().push(told);
-        context.requeue_after(Duration::from_secs(60));
+    fn failed(&self, event: &TestMessage, error: &dyn Failure, _: Duration, failures: &mut Failures) {
+        self.0.lock().unwrap().push(format!("{event}, attempt {}: {error}", failures.attempts()));
     }
 
-    fn will_retry(&self, event: &TestMessage, error: &HandlerError, wait: Duration, context: &Context<'_>) {
-        let last_error = context.last_error().expect("something went wrong");
+    fn will_retry(&self, event: &TestMessage, error: &dyn Failure, wait: Duration, failures: &mut Failures) {
+        let last_error = failures.last_error().expect("something went wrong");
         let told = format!(
             "{event}, attempt {} after {} s: {error}, again in {} s",
-            context.attempts(),
+            failures.attempts(),
             last_error.since.elapsed().as_secs(),
             wait.as_secs()
         );
@@ -39,7 +37,7 @@ async fn every_failed_attempt_is_reported_with_its_number_since_the_last_success
     let mut answers = [
         busy(2),
         busy(3),
-        Answer::Fail(Fault::permanent("refused")),
+        Answer::Fail(Fault::permanent("refused").after(Duration::from_secs(70))),
         busy(4),
         Answer::Succeed,
         busy(5),
@@ -49,12 +47,8 @@ async fn every_failed_attempt_is_reported_with_its_number_since_the_last_success
     let scribe = Scribe::new(move |_| answers.next().unwrap_or(Answer::Succeed));
     let tape = Arc::<Tape>::default();
     let links = scribe.reported(Arc::clone(&tape) as Arc<dyn Report<TestMessage>>);
-    let chain = Async::new(
-        links,
-        POLICY,
-        |message: &TestMessage| OrderingKey::of(message.uid()),
-        Arc::new(NoMetrics),
-    );
+    let chain =
+        Async::new(links, false, |message: &TestMessage| OrderingKey::of(message.uid()), Arc::new(NoMetrics));
     let started = Instant::now();
     chain.push(TestMessage::added("a"));
     tokio::time::sleep_until(started + Duration::from_secs(100)).await;
@@ -66,7 +60,7 @@ async fn every_failed_attempt_is_reported_with_its_number_since_the_last_success
             "a added 0, attempt 1 after 0 s: busy, again in 2 s",
             "a added 0, attempt 2 after 2 s: busy, again in 3 s",
             "a added 0, attempt 3: refused",
-            "a added 0, attempt 4 after 65 s: busy, again in 4 s",
+            "a added 0, attempt 4 after 75 s: busy, again in 4 s",
             "a modified 1, attempt 1 after 0 s: busy, again in 5 s",
             "a modified 1, attempt 2: the handler panicked: as ordered",
         ]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_handler::testing::{NoMetrics, pod};
 use staffetta_handler::{
-    AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Identity, Interest, Message,
-    OrderingKey, QueuePolicy, Registration, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
+    Action, AnyEvent, Async, Change, Context, Event, EventHandler, HandlerError, Identity, Interest, Message,
+    OrderingKey, Registration, Resolved, ResourceEventHandler, Source, Tombstone, Trigger, TriggerHandler,
     TriggerSender,
 };
 
@@ -45,46 +45,48 @@ impl Slow {
 impl ResourceEventHandler<Pod> for Slow {
     type Error = std::convert::Infallible;
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), Self::Error> {
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, Self::Error> {
         self.note("present", pod.metadata.name.as_deref().unwrap()).await;
-        Ok(())
+        Ok(Action::done())
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), Self::Error> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<Action, Self::Error> {
         self.note("deleted", tombstone.object_ref().name).await;
-        Ok(())
+        Ok(Action::done())
     }
 }
 
 impl TriggerHandler<Due> for Slow {
     type Error = std::convert::Infallible;
 
-    async fn on_trigger(&self, trigger: &Due) -> Result<(), Self::Error> {
+    async fn on_trigger(&self, trigger: &Due) -> Result<Action, Self::Error> {
         self.note("due", &trigger.0.name).await;
-        Ok(())
+        Ok(Action::done())
     }
 }
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-fn chain() -> (Async<AnyEvent, impl EventHandler<AnyEvent>>, Log) {
+/// Returns the queues of a handler, the function that adds an event to them, and the log of the handler.
+fn chain() -> (Async<Resolved, impl EventHandler<Resolved>>, impl Fn(AnyEvent), Log) {
     let log = Log::default();
     let registration = Registration::new(Slow(Arc::clone(&log))).on::<Pod>().on_trigger::<Due>();
     assert_eq!(registration.kinds().count(), 1, "a trigger is no kind to watch");
     let handler = Arc::new(registration.erase());
-    let keys = Arc::clone(&handler);
-    let links = handler.limit(8, |_| None);
-    (Async::new(links, QueuePolicy::default(), move |event| keys.key(event), Arc::new(NoMetrics)), log)
+    let links = Arc::clone(&handler).limit(8, Resolved::group);
+    let chain = Async::new(links, false, Resolved::key, Arc::new(NoMetrics));
+    let queues = chain.clone();
+    (chain, move |event| queues.push(handler.resolve(&event)), log)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_trigger_is_ordered_with_the_events_of_its_object_only() {
-    let (chain, log) = chain();
+    let (chain, push, log) = chain();
     let web = Arc::new(pod("default", "web"));
-    chain.push(Event::Added(Arc::clone(&web)).erase());
+    push(Event::Added(Arc::clone(&web)).erase());
     settle().await;
-    chain.push(AnyEvent::trigger(Due::pod(&web)));
-    chain.push(AnyEvent::trigger(Due::node("n1")));
+    push(AnyEvent::trigger(Due::pod(&web)));
+    push(AnyEvent::trigger(Due::node("n1")));
     settle().await;
     assert_eq!(*log.lock().unwrap(), ["present web", "due n1"]);
     chain.until_busy_at_most(0).await;
@@ -93,13 +95,13 @@ async fn a_trigger_is_ordered_with_the_events_of_its_object_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_newer_trigger_replaces_an_older_one_and_a_deletion_replaces_both() {
-    let (chain, log) = chain();
+    let (chain, push, log) = chain();
     let web = Arc::new(pod("default", "web"));
     for _ in 0..5 {
-        chain.push(AnyEvent::trigger(Due::pod(&web)));
+        push(AnyEvent::trigger(Due::pod(&web)));
         settle().await;
     }
-    chain.push(Event::<Pod>::Deleted(Tombstone::Last(Arc::clone(&web))).erase());
+    push(Event::<Pod>::Deleted(Tombstone::Last(Arc::clone(&web))).erase());
     chain.until_busy_at_most(0).await;
     assert_eq!(*log.lock().unwrap(), ["due web", "deleted web"]);
 }
@@ -141,8 +143,11 @@ async fn joined_handlers_share_queues() {
     let triggers = Registration::new(Slow(Arc::clone(&log))).on_trigger::<Due>();
     let handler = events.join(triggers.erase()).erase();
     let web = Arc::new(pod("default", "web"));
-    handler.handle(&Event::Added(Arc::clone(&web)).erase(), &Context::detached()).await.unwrap();
-    handler.handle(&AnyEvent::trigger(Due::pod(&web)), &Context::detached()).await.unwrap();
+    handler
+        .handle(&handler.resolve(&Event::Added(Arc::clone(&web)).erase()), &Context::detached())
+        .await
+        .unwrap();
+    handler.handle(&handler.resolve(&AnyEvent::trigger(Due::pod(&web))), &Context::detached()).await.unwrap();
     assert_eq!(*log.lock().unwrap(), ["present web", "due web"]);
 }
 
@@ -172,7 +177,7 @@ async fn a_filter_holds_for_the_handlers_that_were_joined_before_it() {
         [true, false, false]
     );
     assert_eq!(["web", "db", "cache"].map(|name| handler.wants(&due(name)).is_taken()), [true, true, false]);
-    handler.handle(&added("web"), &Context::detached()).await.unwrap();
+    handler.handle(&handler.resolve(&added("web")), &Context::detached()).await.unwrap();
     assert_eq!(
         *log.lock().unwrap(),
         ["present web"],

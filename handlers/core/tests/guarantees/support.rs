@@ -7,11 +7,9 @@ use std::time::Duration;
 use crate::message::TestMessage;
 use staffetta_handler::testing::{Fault, LogReport, NoMetrics};
 use staffetta_handler::{
-    Async, BackoffPolicy, Context, EventHandler, HandlerError, Message, OrderingKey, QueueMetrics,
-    QueuePolicy, Report,
+    Action, Async, BackoffPolicy, Context, EventHandler, HandlerError, Message, OrderingKey, QueueMetrics,
+    Report,
 };
-
-pub(crate) const POLICY: QueuePolicy = QueuePolicy { coalesce: true, depth: 100, superseded_by_key: false };
 
 /// The delays after which a failed object is handled again.
 pub(crate) const REQUEUE: BackoffPolicy =
@@ -92,7 +90,7 @@ impl Scribe {
 
     /// The wrappers of the production chain around this handler, without the queues.
     pub(crate) fn wrapped(&self) -> impl EventHandler<TestMessage> + use<> {
-        self.reported(Arc::new(LogReport::new("scribe", REQUEUE)))
+        self.reported(Arc::new(LogReport::new("scribe")))
     }
 
     /// The same wrappers, with a report.
@@ -103,30 +101,27 @@ impl Scribe {
         self.clone()
             .timeout(Duration::from_secs(60))
             .limit(8, |_| None)
-            .retry(BackoffPolicy::default(), Some(Arc::clone(&report)))
-            .log_exceptions(report)
+            .retry(BackoffPolicy::default())
+            .log_exceptions(report, REQUEUE)
     }
 
     /// The production chain around this handler, with a queue for each object.
-    pub(crate) fn chain(
-        &self,
-        policy: QueuePolicy,
-    ) -> Async<TestMessage, impl EventHandler<TestMessage> + use<>> {
-        self.with_metrics(policy, Arc::new(NoMetrics))
+    pub(crate) fn chain(&self, by_key: bool) -> Async<TestMessage, impl EventHandler<TestMessage> + use<>> {
+        self.with_metrics(by_key, Arc::new(NoMetrics))
     }
 
     /// The same chain, with metrics.
     pub(crate) fn with_metrics(
         &self,
-        policy: QueuePolicy,
+        by_key: bool,
         metrics: Arc<dyn QueueMetrics>,
     ) -> Async<TestMessage, impl EventHandler<TestMessage> + use<>> {
-        Async::new(self.wrapped(), policy, |message: &TestMessage| OrderingKey::of(message.uid()), metrics)
+        Async::new(self.wrapped(), by_key, |message: &TestMessage| OrderingKey::of(message.uid()), metrics)
     }
 }
 
 impl EventHandler<TestMessage> for Scribe {
-    async fn handle(&self, message: &TestMessage, _: &Context<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, message: &TestMessage, _: &Context<'_>) -> Result<Action, HandlerError> {
         let answer = {
             let mut state = self.lock();
             if !state.inside.insert(message.uid().to_owned()) {
@@ -140,7 +135,7 @@ impl EventHandler<TestMessage> for Scribe {
         match answer {
             Answer::Succeed => {
                 self.lock().handled.insert(message.uid().to_owned());
-                Ok(())
+                Ok(Action::done())
             }
             Answer::Fail(fault) => Err(fault.into()),
             Answer::Panic => panic!("as ordered"),

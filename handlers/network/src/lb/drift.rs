@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use staffetta_driver::Uid;
 use staffetta_handler::{
-    HandlerError, Identity, OrderingKey, Source, Trigger, TriggerHandler, TriggerSender,
+    Action, HandlerError, Identity, OrderingKey, Source, Trigger, TriggerHandler, TriggerSender,
 };
 
 use super::annotation::{self, STATE_ANNOTATION};
@@ -140,8 +140,8 @@ impl TriggerHandler<LbRecheck> for LbHandler {
         ServiceKey::new(service.namespace.as_deref(), &service.name).ordering()
     }
 
-    async fn on_trigger(&self, LbRecheck(service): &LbRecheck) -> Result<(), LbError> {
+    async fn on_trigger(&self, LbRecheck(service): &LbRecheck) -> Result<Action, LbError> {
         let key = ServiceKey::new(service.namespace.as_deref(), &service.name);
-        self.reconcile(&key).await.or_else(LbError::unless_awaited)
+        self.reconcile(&key).await.or_else(LbError::unless_awaited).map(Action::from)
     }
 }

@@ -33,14 +33,16 @@ use k8s_openapi::api::core::v1::{Endpoints, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Client, ResourceExt};
 use staffetta_handler::{
-    Event, Identity, Interest, OrderingKey, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
+    Action, Event, Identity, Interest, OrderingKey, Recorder, Registration, ResourceEventHandler, Tombstone,
+    Writer,
 };
 
 use self::drift::{DriftDetector, MovedEndpoints};
 use self::endpoints::{EndpointsKind, ServiceKey};
 use self::index::{EndpointIndex, ServiceIndex};
 use self::records::LbRecords;
-use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION};
+use crate::installation::Installation;
+use crate::lbaasspec::{LbaasServiceSpec, SPEC_ANNOTATION, gets_load_balancer};
 use crate::notices::Notices;
 use crate::observers::observe_namespaces;
 
@@ -50,9 +52,7 @@ pub use self::drift::LbRecheck;
 pub use self::error::LbError;
 pub use self::options::LoadBalancerOptions;
 pub use self::settings::{CLIENT_TIMEOUT_ANNOTATION, MEMBER_TIMEOUT_ANNOTATION};
-
-/// The finalizer that delays the deletion of a service until its load balancer is released.
-pub const FINALIZER: &str = "staffetta.dev/lb";
+pub use crate::lbaasspec::LB_FINALIZER as FINALIZER;
 
 /// The reason of the Event for features that a service requests and its load balancer does not
 /// support.
@@ -74,12 +74,8 @@ pub struct LbHandler {
     records: Arc<LbRecords>,
     /// The values of the annotation [`STATE_ANNOTATION`] that older controllers left on `Endpoints`, by service.
     legacy: DashMap<ServiceKey, String>,
-    /// The filter set by [`only`](Self::only): returns `true` for the services that this handler may start to manage.
-    selects: SelectService,
+    installation: Installation,
 }
-
-/// The type of a filter function that returns `true` for the services to manage.
-type SelectService = Box<dyn Fn(&Arc<Service>) -> bool + Send + Sync>;
 
 impl LbHandler {
     /// Creates the handler. It writes annotations and the status through `client`, and records
@@ -95,16 +91,16 @@ impl LbHandler {
             endpoints: Arc::default(),
             records: Arc::default(),
             legacy: DashMap::new(),
-            selects: Box::new(|_| true),
+            installation: Installation::default(),
         }
     }
 
-    /// Makes the handler leave alone the services that `selects` rejects and that it does not manage yet, also when their endpoints
-    /// change. If `selects` accepts such a service later, that has no effect before the next event of the service or of its endpoints.
+    /// Makes the handler one of this installation. It leaves alone the services that the installation does not select and that it does not
+    /// manage yet, also when their endpoints change. If such a service is selected later, that has no effect before the next event of the
+    /// service or of its endpoints.
     #[must_use]
-    pub fn only(mut self, selects: impl Fn(&Arc<Service>) -> bool + Send + Sync + 'static) -> Self {
-        self.selects = Box::new(selects);
-        self
+    pub fn managed_by(self, installation: Installation) -> Self {
+        Self { installation, ..self }
     }
 
     /// Registers the handler for services and their endpoints: for `EndpointSlice`s if the API
@@ -153,17 +149,21 @@ impl LbHandler {
     }
 }
 
-/// Returns [`Interest::Deferred`] for a service whose annotation with the spec is outdated, unless
-/// the service is being deleted; otherwise [`Interest::Taken`]. The handler `lbaasspec` updates the
-/// annotation, and the event of the update will follow.
-fn unless_outdated(service: &Service) -> Interest {
+/// Returns [`Interest::Deferred`] for a service whose annotation with the spec is outdated or missing, unless
+/// the service is being deleted or gets no load balancer; otherwise [`Interest::Taken`]. The handler `lbaasspec` updates the
+/// annotation, and the event of the update will follow. It writes no missing one for a service that is not selected.
+fn unless_outdated(service: &Service, is_selected: bool) -> Interest {
     let is_deleted = service.metadata.deletion_timestamp.is_some();
-    match LbaasServiceSpec::of(service) {
-        Ok(Some(spec)) if !is_deleted && !spec.matches(service) => Interest::Deferred(
+    let is_outdated = LbaasServiceSpec::of(service).is_ok_and(|spec| match spec {
+        Some(spec) => !spec.matches(service),
+        None => is_selected && gets_load_balancer(service),
+    });
+    if is_outdated && !is_deleted {
+        return Interest::Deferred(
             "the spec of its load balancer is outdated; the handler lbaasspec writes it first",
-        ),
-        _ => Interest::Taken,
+        );
     }
+    Interest::Taken
 }
 
 /// Returns `true` if the service has the finalizer of this handler.
@@ -183,7 +183,7 @@ impl ResourceEventHandler<Service> for LbHandler {
                 "it has no spec of a load balancer, which the handler lbaasspec writes",
             );
         }
-        unless_outdated(service)
+        unless_outdated(service, self.installation.selects(&**service))
     }
 
     fn key(&self, event: &Event<Service>) -> OrderingKey {
@@ -191,16 +191,20 @@ impl ResourceEventHandler<Service> for LbHandler {
         ServiceKey::new(object_ref.namespace, object_ref.name).ordering()
     }
 
-    async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbError> {
-        self.reconcile(&ServiceKey::of(&service.metadata)).await
+    async fn on_present(&self, service: &Arc<Service>) -> Result<Action, LbError> {
+        self.reconcile(&ServiceKey::of(&service.metadata)).await.map(Action::from)
     }
 
-    async fn on_finalize(&self, service: &Arc<Service>) -> Result<(), LbError> {
-        if self.writer.fresh(service).is_err() { Ok(()) } else { self.finalize(service).await }
+    async fn on_finalize(&self, service: &Arc<Service>) -> Result<Action, LbError> {
+        if self.writer.fresh(service).is_err() {
+            Ok(Action::done())
+        } else {
+            self.finalize(service).await.map(Action::from)
+        }
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbError> {
-        self.release_deleted(tombstone).await
+    async fn on_deleted(&self, tombstone: &Tombstone<Service>) -> Result<Action, LbError> {
+        self.release_deleted(tombstone).await.map(Action::from)
     }
 }
 
@@ -216,7 +220,9 @@ impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
         let service = self.services.get(&key);
         match service {
             _ if matches!(event, Event::Deleted(_)) => Interest::Taken,
-            Some(service) if service.annotations().contains_key(SPEC_ANNOTATION) => unless_outdated(&service),
+            Some(service) if service.annotations().contains_key(SPEC_ANNOTATION) => {
+                unless_outdated(&service, self.installation.selects(&*service))
+            }
             _ => Interest::Declined(
                 "its service has no spec of a load balancer, which the handler lbaasspec writes",
             ),
@@ -230,20 +236,20 @@ impl<K: EndpointsKind> ResourceEventHandler<K> for LbHandler {
         }
     }
 
-    async fn on_present(&self, object: &Arc<K>) -> Result<(), LbError> {
-        self.reconcile_service_of(object.meta().uid.as_deref().unwrap_or_default()).await
+    async fn on_present(&self, object: &Arc<K>) -> Result<Action, LbError> {
+        self.reconcile_service_of(object.meta().uid.as_deref().unwrap_or_default()).await.map(Action::from)
     }
 
-    async fn on_finalize(&self, object: &Arc<K>) -> Result<(), LbError> {
+    async fn on_finalize(&self, object: &Arc<K>) -> Result<Action, LbError> {
         let uid = object.meta().uid.as_deref().unwrap_or_default();
-        self.reconcile_service_of(uid).await.or_else(LbError::unless_awaited)
+        self.reconcile_service_of(uid).await.or_else(LbError::unless_awaited).map(Action::from)
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<K>) -> Result<(), LbError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<K>) -> Result<Action, LbError> {
         let uid = tombstone.object_ref().uid;
         self.reconcile_service_of(uid).await.or_else(LbError::unless_awaited)?;
         self.endpoints.forget(uid);
-        Ok(())
+        Ok(Action::done())
     }
 }
 

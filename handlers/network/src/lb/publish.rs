@@ -2,9 +2,10 @@
 //! and the public address in the status.
 
 use k8s_openapi::api::core::v1::Service;
+use kube::ResourceExt;
 use serde_json::json;
 use staffetta_driver::PublicIp;
-use staffetta_handler::{MetadataPatch, Written};
+use staffetta_handler::{Identity, MetadataPatch, Written};
 
 use super::annotation::{self, STATE_ANNOTATION};
 use super::apply::Reconciliation;
@@ -12,6 +13,7 @@ use super::endpoints::ServiceKey;
 use super::error::LbError;
 use super::state::LbaasState;
 use super::{FINALIZER, LbHandler, has_finalizer};
+use crate::annotation::RESTORED;
 use crate::step_error::StepContext;
 
 /// The name of the step in which the service is written, for error messages.
@@ -43,7 +45,9 @@ impl LbHandler {
             let (text, whole) = annotation::write_bounded(state);
             let patch =
                 MetadataPatch::default().annotate(STATE_ANNOTATION, text.clone()).add_finalizer(FINALIZER);
-            written = self.writer.metadata(service, &patch).await.step(WRITE)?;
+            // A status with an address is refused for good if the type of the service has changed meanwhile.
+            let patch = if reachable.is_some() { patch.claim() } else { patch };
+            written = self.writer.metadata(service, &self.installation.mark(patch)).await.step(WRITE)?;
             self.records.set_written(&owner.uid, Some(&*text).filter(|_| whole));
         }
         if written == Written::Done && reachable.is_some() && reconciliation.was_active {
@@ -52,6 +56,12 @@ impl LbHandler {
         if written == Written::Gone {
             reconciliation.desired = None;
             return reconciliation.run().await;
+        }
+        if has_finalizer(service) && !service.annotations().contains_key(STATE_ANNOTATION) {
+            let text = format!(
+                "the annotation {STATE_ANNOTATION} was missing; it was written again with the resources of the service"
+            );
+            self.notices.warn(Identity::of_object(service), RESTORED, text);
         }
         self.legacy.remove(&ServiceKey::of(&service.metadata));
         if complete {
@@ -67,7 +77,7 @@ impl LbHandler {
         if written == Written::Done && has_finalizer(service) {
             let patch =
                 MetadataPatch::default().remove_annotation(STATE_ANNOTATION).remove_finalizer(FINALIZER);
-            self.writer.metadata(service, &patch).await.step(WRITE)?;
+            self.writer.metadata(service, &self.installation.unmark(patch)).await.step(WRITE)?;
         }
         Ok(())
     }

@@ -16,26 +16,40 @@ use super::records::LbRecord;
 use super::settings::ServiceSettings;
 use super::state::LbaasState;
 use super::{FINALIZER, LbHandler, REPLACED, UNSUPPORTED_FEATURES, has_finalizer};
-use crate::kuryr;
-use crate::lbaasspec::LbaasServiceSpec;
+use crate::lbaasspec::{LbaasServiceSpec, gets_load_balancer};
 use crate::owners::owner_of;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 
 impl LbHandler {
     /// Reconciles the load balancer of a service with its desired state. Does nothing if the service does not exist or is being
-    /// deleted, if Kuryr manages it, or if the filter of [`LbHandler::only`] rejects a service that is not managed yet.
+    /// deleted, if Kuryr or another installation manages it, or if it is neither selected nor managed yet.
     pub(super) async fn reconcile(&self, key: &ServiceKey) -> Result<(), LbError> {
         // A deleted service is handled by its own event.
         let present = self.services.get(key).filter(|service| service.metadata.deletion_timestamp.is_none());
-        let present = present.filter(|service| kuryr::managed_notice(&**service).is_none());
-        let present = present.filter(|service| self.is_managed(service) || (self.selects)(service));
+        let present = present.filter(|service| self.installation.managed_notice(&**service).is_none());
         let Some(service) = present else { return Ok(()) };
+        let is_selected = self.installation.selects(&*service);
+        if !is_selected && !self.is_managed(&service) {
+            return Ok(());
+        }
         self.writer.fresh(&service).step(AWAIT_OWN_WRITE)?;
         let owner = Owner::of(&service.metadata);
+        if !is_selected && !self.has_load_balancer(&service, &owner).await? {
+            return self.release(&service, &owner).await;
+        }
+        // They hold its address.
+        for predecessor in self.records.predecessors(key, &owner.uid) {
+            self.release_missed(&predecessor).await?;
+        }
         let Some(spec) =
             LbaasServiceSpec::of(&service).step("read the load balancer specification of the service")?
         else {
-            return if self.is_managed(&service) { self.release(&service, &owner).await } else { Ok(()) };
+            // Others can remove the annotation; the service itself says whether it has a load balancer.
+            return match (self.is_managed(&service), gets_load_balancer(&service)) {
+                (true, false) => self.release(&service, &owner).await,
+                (true, true) => Err(LbError::Outdated),
+                (false, _) => Ok(()),
+            };
         };
         if !spec.matches(&service) {
             return Err(LbError::Outdated);
@@ -177,7 +191,7 @@ impl LbHandler {
         }
         self.release_by_state(service, &Owner::of(&service.metadata)).await?;
         let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
-        self.writer.metadata(service, &patch).await.step(WRITE)?;
+        self.writer.metadata(service, &self.installation.unmark(patch)).await.step(WRITE)?;
         Ok(())
     }
 
@@ -191,17 +205,24 @@ impl LbHandler {
                     self.release_by_state(service, &owner).await?;
                 }
             }
-            Tombstone::Missed(_) => {
-                if self.records.get(&owner.uid) != Some(LbRecord::Known(LbaasState::default())) {
-                    self.records.set(&owner.uid, LbRecord::Unknown(None));
-                    self.start(&owner, None, LbaasState::default(), false).await?.run().await?;
-                }
-            }
+            Tombstone::Missed(_) => self.release_missed(&owner).await?,
         }
+        self.records.forget_owner(&owner);
         self.legacy.remove(&ServiceKey::new(Some(&owner.namespace), &owner.name));
         self.records.forget(&owner.uid);
         self.notices.forget(owner.uid.as_str());
         self.writer.forget(owner.uid.as_str());
+        Ok(())
+    }
+
+    /// Releases the load balancer and the public address of a service that does not exist any more and whose last state is not known.
+    async fn release_missed(&self, owner: &Owner) -> Result<(), LbError> {
+        if self.records.get(&owner.uid) != Some(LbRecord::Known(LbaasState::default())) {
+            self.records.set(&owner.uid, LbRecord::Unknown(None));
+            self.start(owner, None, LbaasState::default(), false).await?.run().await?;
+        }
+        self.records.forget(&owner.uid);
+        self.records.forget_owner(owner);
         Ok(())
     }
 
@@ -217,9 +238,17 @@ impl LbHandler {
         Ok(())
     }
 
+    /// Returns `true` if the service has a load balancer of ours, as the record of this process or the ownership marks say: others may
+    /// have added the finalizer.
+    async fn has_load_balancer(&self, service: &Service, owner: &Owner) -> Result<bool, LbError> {
+        let (annotated, is_untrusted) = (self.annotated(service)?, self.is_untrusted(service, owner));
+        Ok(!self.start(owner, None, annotated, is_untrusted).await?.state.is_empty())
+    }
+
     /// Returns `true` if this program may have created resources for the service: the service has
-    /// the finalizer of this handler or an in-memory record.
+    /// the finalizer of this handler, and is not managed by another installation, or it has an in-memory record.
     pub(super) fn is_managed(&self, service: &Service) -> bool {
-        has_finalizer(service) || self.records.contains(&Owner::of(&service.metadata).uid)
+        has_finalizer(service) && self.installation.other(service).is_none()
+            || self.records.contains(&Owner::of(&service.metadata).uid)
     }
 }

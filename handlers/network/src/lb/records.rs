@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Deref;
 
 use dashmap::DashMap;
-use staffetta_driver::{LoadBalancer, Owned, PortId, PublicIp, Uid};
+use staffetta_driver::{LoadBalancer, Owned, Owner, PortId, PublicIp, Uid};
 
+use super::endpoints::ServiceKey;
 use super::state::LbaasState;
 use crate::records::RecordMap;
 
@@ -84,6 +85,9 @@ pub(super) struct LbRecords {
     /// The hash of the annotation with the state that this process wrote last, by the UID of the
     /// service. The hash has a random key, so that other users cannot predict it.
     written: DashMap<Uid, u64>,
+    /// The owners that the ownership marks named when those of all services were last read. A service that was deleted and created again
+    /// while no controller ran has another UID than they.
+    owners: DashMap<ServiceKey, Vec<Owner>>,
     hasher: RandomState,
 }
 
@@ -123,6 +127,19 @@ impl LbRecords {
         self.written.get(uid).is_some_and(|written| *written == self.hasher.hash_one(text))
     }
 
+    /// Returns the owners of resources at the start that had the name of this service, and another UID.
+    pub(super) fn predecessors(&self, key: &ServiceKey, uid: &Uid) -> Vec<Owner> {
+        let owners = self.owners.get(key);
+        owners.iter().flat_map(|owners| owners.iter()).filter(|owner| owner.uid != *uid).cloned().collect()
+    }
+
+    /// Forgets that resources of `owner` existed at the start, because they were released.
+    pub(super) fn forget_owner(&self, owner: &Owner) {
+        if let Some(mut owners) = self.owners.get_mut(&key_of(owner)) {
+            owners.retain(|other| other != owner);
+        }
+    }
+
     /// Removes everything that is stored about a service whose load balancer was released.
     pub(super) fn forget(&self, uid: &Uid) {
         self.remove(uid);
@@ -133,13 +150,23 @@ impl LbRecords {
     /// Replaces all records by those that follow from `marks`, and removes the hashes of the annotations that this process wrote.
     pub(super) fn recover(&self, marks: Marks) {
         self.written.clear();
+        self.owners.clear();
+        let balancers = marks.load_balancers.iter().filter_map(|marked| marked.owner.as_ref());
+        for owner in balancers.chain(marks.public_ips.iter().filter_map(|marked| marked.owner.as_ref())) {
+            self.owners.entry(key_of(owner)).or_default().push(owner.clone());
+        }
         self.replace_all(marks.into_records());
     }
 }
 
+/// Returns the key of the service that owns a resource.
+fn key_of(owner: &Owner) -> ServiceKey {
+    ServiceKey::new(Some(&owner.namespace), &owner.name)
+}
+
 #[cfg(test)]
 mod tests {
-    use staffetta_driver::{Allocation, Owner};
+    use staffetta_driver::Allocation;
 
     use super::*;
     use crate::lb::testing::{load_balancer, public_ip};

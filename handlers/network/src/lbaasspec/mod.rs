@@ -11,15 +11,18 @@ use k8s_openapi::api::core::v1::Service;
 use kube::{Client, ResourceExt};
 use staffetta_driver::{ServiceProjectDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver};
 use staffetta_handler::{
-    Event, Identity, Interest, MetadataPatch, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
+    Action, Event, Identity, Interest, MetadataPatch, Recorder, Registration, ResourceEventHandler,
+    Tombstone, Writer,
 };
 
 pub use annotation::{LbaasPortSpec, LbaasServiceSpec, SPEC_ANNOTATION, ServiceType};
 pub use error::LbaasSpecError;
 pub use service::LOAD_BALANCER_CLASS;
-pub(crate) use service::invalid;
 use service::{ServiceFields, has_foreign_class, no_load_balancer_reason};
+pub(crate) use service::{gets_load_balancer, invalid};
 
+use crate::annotation::RESTORED;
+use crate::installation::Installation;
 use crate::kuryr;
 use crate::notices::Notices;
 use crate::observers::observe_namespaces;
@@ -28,6 +31,9 @@ use crate::versioned_object::Versioned;
 
 /// The reason of the Event for a service whose second cluster IP has no load balancer.
 pub(crate) const SECOND_FAMILY_UNSERVED: &str = "SecondFamilyUnserved";
+
+/// The finalizer of the handler `lb`, which delays the deletion of a service until its load balancer is released.
+pub const LB_FINALIZER: &str = "staffetta.dev/lb";
 
 /// The handler `lbaasspec`, which writes the annotation `openstack.org/kuryr-lbaas-spec` on services.
 ///
@@ -45,6 +51,7 @@ pub struct LbaasSpecHandler {
     drivers: LbaasSpecDrivers,
     writer: Writer<Service>,
     notices: Notices,
+    installation: Installation,
 }
 
 /// The drivers that choose the project, the subnet and the security groups of a load balancer. The
@@ -87,7 +94,14 @@ impl LbaasSpecHandler {
     /// Creates the handler. It writes annotations through `client` and records Events through
     /// `recorder`.
     pub fn new(client: Client, drivers: LbaasSpecDrivers, recorder: Recorder) -> Self {
-        Self { drivers, writer: Writer::new(client), notices: Notices::new("lbaasspec", recorder) }
+        let notices = Notices::new("lbaasspec", recorder);
+        Self { drivers, writer: Writer::new(client), notices, installation: Installation::default() }
+    }
+
+    /// Makes the handler one of this installation.
+    #[must_use]
+    pub fn managed_by(self, installation: Installation) -> Self {
+        Self { installation, ..self }
     }
 
     /// Registers the handler for services, and for namespaces if the project driver observes them.
@@ -128,32 +142,46 @@ impl ResourceEventHandler<Service> for LbaasSpecHandler {
         }
     }
 
-    async fn on_present(&self, service: &Arc<Service>) -> Result<(), LbaasSpecError> {
-        if let Some(text) = kuryr::managed_notice(&**service) {
-            self.notices.set_condition(Identity::of_object(&**service), kuryr::MANAGED, Some(text));
-            return Ok(());
+    async fn on_present(&self, service: &Arc<Service>) -> Result<Action, LbaasSpecError> {
+        if let Some((reason, text)) = self.installation.managed_notice(&**service) {
+            self.notices.set_condition(Identity::of_object(&**service), reason, Some(text));
+            return Ok(Action::done());
         }
         self.writer.fresh(service).step(AWAIT_OWN_WRITE)?;
         let current = LbaasServiceSpec::of(service).step("read the spec of the load balancer")?;
+        // With a finalizer that somebody else has added, a service that is not selected gets here.
+        if current.is_none() && !self.installation.selects(&**service) {
+            return Ok(Action::done());
+        }
         let patch = match self.drivers.spec(service).await? {
             Some(spec) => {
                 self.report_second_ip(service);
                 if current.as_ref() == Some(&spec) {
-                    return Ok(());
+                    return Ok(Action::done());
                 }
-                MetadataPatch::default().annotate(SPEC_ANNOTATION, spec.to_text())
+                // Another installation may be about to write it too.
+                self.installation
+                    .mark(MetadataPatch::default().annotate(SPEC_ANNOTATION, spec.to_text()))
+                    .claim()
             }
             None => MetadataPatch::default().remove_annotation(SPEC_ANNOTATION),
         };
         // If the service was deleted or changed meanwhile, another event follows.
         self.writer.metadata(service, &patch).await.step("write the spec of the load balancer")?;
-        Ok(())
+        // The finalizer tells that there is a load balancer, so there was a spec.
+        if current.is_none() && service.finalizers().iter().any(|finalizer| finalizer == LB_FINALIZER) {
+            let text = format!(
+                "the annotation {SPEC_ANNOTATION} was missing; it was written again, and the load balancer is kept"
+            );
+            self.notices.warn(Identity::of_object(&**service), RESTORED, text);
+        }
+        Ok(Action::done())
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Service>) -> Result<(), LbaasSpecError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Service>) -> Result<Action, LbaasSpecError> {
         self.writer.forget(tombstone.object_ref().uid);
         self.notices.forget(tombstone.object_ref().uid);
-        Ok(())
+        Ok(Action::done())
     }
 }
 

@@ -33,7 +33,9 @@ impl ServiceFields {
     /// Parses the fields of `service`. Returns `None` if the service gets no load balancer, and an
     /// error if a field is invalid.
     pub(super) fn of(service: &Service) -> Result<Option<Self>, LbaasSpecError> {
-        let Some(spec) = service.spec.as_ref().filter(|_| is_balanced(service)) else { return Ok(None) };
+        let Some(spec) = service.spec.as_ref().filter(|_| gets_load_balancer(service)) else {
+            return Ok(None);
+        };
         let Some(ip) = cluster_ip(spec) else { return Ok(None) };
         let service_type = service_type(spec)?;
         let lb_ip = spec.load_balancer_ip.as_deref();
@@ -65,7 +67,7 @@ impl LbaasServiceSpec {
 }
 
 /// Returns `true` if a service gets a load balancer.
-fn is_balanced(service: &Service) -> bool {
+pub(crate) fn gets_load_balancer(service: &Service) -> bool {
     no_load_balancer_reason(service).is_none()
 }
 
@@ -151,7 +153,9 @@ mod tests {
         for service_type in ["ClusterIP", "NodePort", "LoadBalancer"] {
             let without = json!({ "type": service_type, "clusterIP": "10.0.0.1" });
             let with = json!({ "type": service_type, "clusterIP": "10.0.0.1", "selector": { "app": "web" } });
-            assert!(is_balanced(&service("web", &without)) && is_balanced(&service("web", &with)));
+            assert!(
+                gets_load_balancer(&service("web", &without)) && gets_load_balancer(&service("web", &with))
+            );
         }
     }
 
@@ -166,8 +170,8 @@ mod tests {
         ] {
             assert_eq!(web(&spec), None, "{spec}");
         }
-        assert!(!is_balanced(&service("kubernetes", &json!({ "clusterIP": "10.0.0.1" }))));
-        assert!(!is_balanced(&Service::default()));
+        assert!(!gets_load_balancer(&service("kubernetes", &json!({ "clusterIP": "10.0.0.1" }))));
+        assert!(!gets_load_balancer(&Service::default()));
     }
 
     #[test]

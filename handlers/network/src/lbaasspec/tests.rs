@@ -39,7 +39,7 @@ impl World {
     async fn feed(&self, service: Arc<Service>) -> Result<(), LbaasSpecError> {
         let event = Event::Modified(service);
         if self.handler.wants(&event).is_taken() {
-            staffetta_handler::deliver(&self.handler, &event).await
+            staffetta_handler::deliver(&self.handler, &event).await.map(drop)
         } else {
             Ok(())
         }
@@ -65,8 +65,8 @@ async fn a_service_gets_its_spec_by_one_write_and_none_when_nothing_differs() {
     );
     assert_eq!(shown.security_groups_ids, ["g1".into(), "g2".into()], "sorted, whatever the driver's order");
     world.event().await.unwrap();
-    let expected =
-        json!({ "metadata": { "uid": "uid-web", "annotations": { SPEC_ANNOTATION: shown.to_text() } } });
+    let expected = json!({ "metadata": { "uid": "uid-web", "resourceVersion": "1",
+        "annotations": { SPEC_ANNOTATION: shown.to_text() } } });
     assert_eq!(world.api.patches(), [("metadata", expected)]);
     assert_eq!(world.api.annotation(THEIRS).as_deref(), Some("stays"));
 }

@@ -7,15 +7,14 @@ use staffetta_driver::{NAMESPACE_NETWORK, NamespaceNetwork};
 use staffetta_handler::Tombstone;
 
 use super::FINALIZER;
-use crate::annotation::{AnnotationError, read};
 
-/// The in-memory record of a namespace's network. It exists only while the annotation does not show
-/// the state of the network.
+/// The in-memory record of a namespace's network. The annotation is believed only if it agrees with the record, because others may
+/// have written it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum NetworkRecord {
-    /// The driver was called and the outcome is unknown: all, a part or nothing of the network may
-    /// exist.
-    Requested,
+    /// The networks and subnets that belong to the namespace according to ownership marks, or to the annotation that this process wrote.
+    /// Without any, a driver was called and the outcome is unknown: all, a part or nothing of the network may exist.
+    Owned(Vec<NamespaceNetwork>),
     /// The network was created, and no event has shown it in the annotation yet.
     Created(NamespaceNetwork),
     /// The network was released, but the annotation may still name it.
@@ -27,9 +26,8 @@ pub(super) enum NetworkRecord {
 pub(super) enum NamespaceAction {
     /// Do nothing: the namespace is being deleted, and it is not empty yet or there is nothing left to release.
     Nothing,
-    /// Delete the in-memory record, if there is one: it is not needed, because the annotation names
-    /// the network.
-    DropRecord,
+    /// Record that the annotation names this network of the namespace.
+    Confirm(NamespaceNetwork),
     /// Write this network into the annotation. `None` stands for a network that must first be created
     /// or, if it exists already, found.
     Publish(Option<NamespaceNetwork>),
@@ -39,37 +37,45 @@ pub(super) enum NamespaceAction {
     RemoveFinalizer,
 }
 
-/// Decides the next action for a namespace that exists. Returns an error if the annotation of a
-/// namespace that is not being deleted is malformed.
+/// Decides the next action for a namespace that exists.
 ///
 /// A namespace that is being deleted keeps its network until Kubernetes has deleted all objects in
 /// the namespace and removed the finalizer in its `spec`, because terminating pods still need the
 /// network. A network that was never published is released at once.
-pub(super) fn decide(
-    namespace: &Namespace,
-    record: Option<&NetworkRecord>,
-) -> Result<NamespaceAction, AnnotationError> {
+pub(super) fn decide(namespace: &Namespace, record: Option<&NetworkRecord>) -> NamespaceAction {
     use NamespaceAction as Action;
     let published = namespace.annotations().get(NAMESPACE_NETWORK);
-    let published = published.map(|text| read::<NamespaceNetwork>(NAMESPACE_NETWORK, text));
     if namespace.metadata.deletion_timestamp.is_some() {
         let emptied =
             namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref()).is_none_or(Vec::is_empty);
-        return Ok(match record {
+        return match record {
             Some(NetworkRecord::Released) if has_finalizer(namespace) => Action::RemoveFinalizer,
             Some(NetworkRecord::Released) => Action::Nothing,
             Some(_) if published.is_none() && !has_finalizer(namespace) => Action::Release,
             _ if has_finalizer(namespace) && emptied => Action::Release,
             _ => Action::Nothing,
-        });
+        };
     }
-    Ok(match (published.transpose()?, record) {
-        (Some(_), _) if has_finalizer(namespace) => Action::DropRecord,
-        (None, Some(NetworkRecord::Created(network))) => Action::Publish(Some(network.clone())),
-        // An annotation without our finalizer was copied, or the finalizer was removed by hand: the
-        // network may belong to another namespace.
+    let named = published.and_then(|text| NamespaceNetwork::read(text).ok());
+    match (named.filter(|_| has_finalizer(namespace)), record) {
+        (Some(named), Some(NetworkRecord::Owned(owned))) if owned.contains(&named) => Action::Confirm(named),
+        (Some(named), Some(NetworkRecord::Created(created))) if *created == named => Action::Confirm(named),
+        (None, Some(NetworkRecord::Created(created))) => Action::Publish(Some(created.clone())),
+        // The annotation or the finalizer was changed or removed: the ownership marks decide.
         _ => Action::Publish(None),
-    })
+    }
+}
+
+/// Returns `true` if somebody else changed or removed the annotation, which now names `network` again.
+pub(super) fn was_restored(
+    namespace: &Namespace,
+    record: Option<&NetworkRecord>,
+    network: &NamespaceNetwork,
+) -> bool {
+    match namespace.annotations().get(NAMESPACE_NETWORK) {
+        Some(text) => NamespaceNetwork::read(text).ok().as_ref() != Some(network),
+        None => matches!(record, Some(NetworkRecord::Owned(owned)) if owned.contains(network)),
+    }
 }
 
 /// Returns `true` if a deleted namespace may still have a network that must be released.

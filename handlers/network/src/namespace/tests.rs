@@ -7,6 +7,7 @@ use staffetta_memory::{
 
 use super::*;
 use crate::testing::api_server::{Answer, ApiServer, THEIRS};
+use crate::testing::recorder::RecordedEvents;
 
 const UID: &str = "uid-web";
 
@@ -15,20 +16,26 @@ struct World {
     api: Arc<ApiServer<Namespace>>,
     subnets: Arc<MemoryNamespaceSubnets>,
     handler: NamespaceHandler,
+    events: RecordedEvents,
 }
 
-fn handler(api: &Arc<ApiServer<Namespace>>, subnets: &Arc<MemoryNamespaceSubnets>) -> NamespaceHandler {
+fn handler(
+    api: &Arc<ApiServer<Namespace>>,
+    subnets: &Arc<MemoryNamespaceSubnets>,
+    events: &RecordedEvents,
+) -> NamespaceHandler {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
     let drivers = NamespaceDrivers { project: network, subnet: Arc::clone(subnets) as _ };
-    NamespaceHandler::new(api.client(), drivers)
+    NamespaceHandler::new(api.client(), drivers, events.recorder())
 }
 
 impl World {
     fn new() -> Self {
         let subnets = Arc::new(MemoryNamespaceSubnets::default());
         let api = ApiServer::new(&json!({ "finalizers": ["kubernetes"] }), &json!({ "phase": "Active" }));
-        let handler = handler(&api, &subnets);
-        Self { api, subnets, handler }
+        let events = RecordedEvents::default();
+        let handler = handler(&api, &subnets, &events);
+        Self { api, subnets, handler, events }
     }
 
     /// Creates a world whose namespace has a network.
@@ -41,22 +48,24 @@ impl World {
 
     /// Restarts the controller.
     async fn restart(&mut self) {
-        self.handler = handler(&self.api, &self.subnets);
+        self.handler = handler(&self.api, &self.subnets, &self.events);
         self.handler.recover().await.unwrap();
     }
 
     /// Delivers the present state of the namespace.
     async fn event(&self) -> Result<(), StepError> {
-        deliver(&self.handler, &Event::Modified(self.api.object())).await
+        deliver(&self.handler, &Event::Modified(self.api.object())).await.map(drop)
     }
 
     async fn deleted(&self) -> Result<(), StepError> {
-        deliver(&self.handler, &Event::Deleted(Tombstone::Last(self.api.object()))).await
+        deliver(&self.handler, &Event::Deleted(Tombstone::Last(self.api.object()))).await.map(drop)
     }
 
     async fn missed(&self) -> Result<(), StepError> {
         let identity = Identity::of::<Namespace>(None, "web".into(), UID.into());
-        deliver(&self.handler, &Event::<Namespace>::Deleted(Tombstone::Missed(Arc::new(identity)))).await
+        deliver(&self.handler, &Event::<Namespace>::Deleted(Tombstone::Missed(Arc::new(identity))))
+            .await
+            .map(drop)
     }
 
     /// Requests the deletion of the namespace.
@@ -110,7 +119,7 @@ async fn a_namespace_with_a_network_causes_no_calls() {
     world.restart().await;
     world.event().await.unwrap();
     assert_eq!(world.subnets.calls()[1..], [NamespaceCall::List]);
-    assert_eq!((world.patches().len(), world.handler.records.get(&UID.into())), (1, None));
+    assert_eq!((world.patches().len(), world.events.reasons()), (1, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,23 +231,89 @@ async fn the_network_of_a_namespace_without_a_finalizer_is_released_after_its_de
     assert_eq!(strange.calls(), 0, "a namespace without a network causes no calls");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_malformed_annotation_is_an_error_and_stays() {
-    let world = World::new();
-    world.api.annotate(NAMESPACE_NETWORK, "mine");
-    let error = world.event().await.unwrap_err();
-    assert!(!error.transient());
-    assert_eq!((error.reason(), world.calls(), world.patches().len()), ("AnnotationMalformed", 0, 0));
+/// A value that a tenant may write in place of the annotation: `None` removes it.
+fn forgeries() -> Vec<Option<String>> {
+    let named = |network: &str, subnet: &str| {
+        Some(NamespaceNetwork { network: network.into(), subnet: subnet.into() }.write())
+    };
+    vec![
+        None,
+        Some(String::new()),
+        Some("mine".into()),
+        Some("{}".into()),
+        named("network-uid-other", "subnet-uid-other"),
+        named("network-uid-web", "subnet-uid-other"),
+        named("network-uid-other", "subnet-uid-web"),
+        named("services", "services"),
+        named("", ""),
+    ]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copied_or_removed_annotation_is_written_again() {
-    let world = World::new();
-    let foreign = NamespaceNetwork { network: "theirs".into(), subnet: "theirs".into() };
-    world.api.annotate(NAMESPACE_NETWORK, &foreign.write());
-    world.event().await.unwrap();
-    assert_eq!(world.shown().unwrap().network.as_str(), "network-uid-web");
-    world.event().await.unwrap();
+async fn whatever_others_write_into_the_annotation_is_replaced_with_an_event() {
+    let own = NamespaceNetwork { network: "network-uid-web".into(), subnet: "subnet-uid-web".into() };
+    let other = Owner { namespace: String::new(), name: "other".into(), uid: "uid-other".into() };
+    for forgery in forgeries() {
+        for (keeps_finalizer, restarts) in [(true, false), (true, true), (false, false), (false, true)] {
+            let mut world = World::with_network().await;
+            world.subnets.ensure_network(&other, &"p".into()).await.unwrap();
+            world.api.change(|object| {
+                object["metadata"]["annotations"] = json!({ THEIRS: "stays" });
+                if let Some(text) = &forgery {
+                    object["metadata"]["annotations"][NAMESPACE_NETWORK] = json!(text);
+                }
+                if !keeps_finalizer {
+                    object["metadata"]["finalizers"] = json!([THEIRS]);
+                }
+            });
+            if restarts {
+                world.restart().await;
+            }
+            world.event().await.unwrap();
+            assert_eq!(world.shown().as_ref(), Some(&own), "{forgery:?}");
+            assert_eq!(world.events.reasons(), ["NetworkAnnotationRestored"], "{forgery:?}");
+            assert!(world.api.finalizers().contains(&FINALIZER.to_owned()));
+            let calls = world.calls();
+            world.event().await.unwrap();
+            world.event().await.unwrap();
+            assert_eq!((world.calls(), world.events.reasons()), (calls, vec![]), "it is believed again");
+            assert_eq!(world.subnets.owners().len(), 2, "the network of the other namespace stays");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_and_a_finalizer_that_were_forged_from_the_start_give_a_network_of_its_own() {
+    for forgery in forgeries() {
+        let mut world = World::new();
+        let other = Owner { namespace: String::new(), name: "other".into(), uid: "uid-other".into() };
+        world.subnets.ensure_network(&other, &"p".into()).await.unwrap();
+        world.api.change(|object| {
+            object["metadata"]["finalizers"] = json!([THEIRS, FINALIZER]);
+            if let Some(text) = &forgery {
+                object["metadata"]["annotations"][NAMESPACE_NETWORK] = json!(text);
+            }
+        });
+        world.restart().await;
+        world.event().await.unwrap();
+        assert_eq!(world.shown().unwrap().subnet.as_str(), "subnet-uid-web", "{forgery:?}");
+        let expected = if forgery.is_some() { vec!["NetworkAnnotationRestored"] } else { vec![] };
+        assert_eq!(world.events.reasons(), expected, "{forgery:?}");
+        world.event().await.unwrap();
+        // The deletion of the namespace releases its own network, whatever it names by then.
+        world.api.annotate(NAMESPACE_NETWORK, forgeries()[4].as_deref().unwrap());
+        world.delete();
+        world.emptied();
+        world.event().await.unwrap();
+        assert_eq!(world.subnets.owners(), [other], "{forgery:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_was_deleted_in_the_cloud_is_made_again_when_the_annotation_is_removed() {
+    let world = World::with_network().await;
+    let owner = world.subnets.owners().remove(0);
+    world.subnets.release_network(&owner).await.unwrap();
     world.api.change(|object| object["metadata"]["annotations"] = json!({ THEIRS: "stays" }));
     world.event().await.unwrap();
     assert_eq!((world.shown().is_some(), world.subnets.owners().len()), (true, 1));

@@ -27,7 +27,7 @@ use staffetta_driver::{
     NamespaceObserver, NetworkPolicyDriver, NetworkPolicyObserver, Owner, Uid, VifPoolDriver,
 };
 use staffetta_handler::{
-    Event, GarbageCollector, HandlerError, Identity, OrderingKey, Recorder, Registration,
+    Action, Event, GarbageCollector, HandlerError, Identity, OrderingKey, Recorder, Registration,
     ResourceEventHandler, Tombstone, Trigger, TriggerHandler,
 };
 
@@ -190,33 +190,33 @@ impl PolicyHandler {
 impl ResourceEventHandler<NetworkPolicy> for PolicyHandler {
     type Error = PolicyError;
 
-    async fn on_present(&self, policy: &Arc<NetworkPolicy>) -> Result<(), PolicyError> {
-        self.reconcile_policy(&Identity::of_object(&**policy)).await
+    async fn on_present(&self, policy: &Arc<NetworkPolicy>) -> Result<Action, PolicyError> {
+        self.reconcile_policy(&Identity::of_object(&**policy)).await.map(Action::from)
     }
 
     /// Reconciles a policy that is being deleted like any other, because it applies until it is
     /// deleted.
-    async fn on_finalize(&self, policy: &Arc<NetworkPolicy>) -> Result<(), PolicyError> {
-        self.reconcile_policy(&Identity::of_object(&**policy)).await
+    async fn on_finalize(&self, policy: &Arc<NetworkPolicy>) -> Result<Action, PolicyError> {
+        self.reconcile_policy(&Identity::of_object(&**policy)).await.map(Action::from)
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<NetworkPolicy>) -> Result<(), PolicyError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<NetworkPolicy>) -> Result<Action, PolicyError> {
         let uid = tombstone.object_ref().uid;
         self.notices.forget(uid);
-        self.prune(&uid.into()).await
+        self.prune(&uid.into()).await.map(Action::from)
     }
 }
 
 impl ResourceEventHandler<Pod> for PolicyHandler {
     type Error = PolicyError;
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), PolicyError> {
-        self.reconcile_pod(&Owner::of(&pod.metadata).uid).await
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, PolicyError> {
+        self.reconcile_pod(&Owner::of(&pod.metadata).uid).await.map(Action::from)
     }
 
     /// Reconciles a terminating pod like any other, because it keeps its VIFs and their groups.
-    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), PolicyError> {
-        self.reconcile_pod(&Owner::of(&pod.metadata).uid).await
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<Action, PolicyError> {
+        self.reconcile_pod(&Owner::of(&pod.metadata).uid).await.map(Action::from)
     }
 }
 
@@ -228,28 +228,28 @@ impl ResourceEventHandler<Node> for PolicyHandler {
         OrderingKey::of("nodes")
     }
 
-    async fn on_present(&self, _: &Arc<Node>) -> Result<(), PolicyError> {
-        self.reconcile_common().await
+    async fn on_present(&self, _: &Arc<Node>) -> Result<Action, PolicyError> {
+        self.reconcile_common().await.map(Action::from)
     }
 
-    async fn on_finalize(&self, _: &Arc<Node>) -> Result<(), PolicyError> {
-        self.reconcile_common().await
+    async fn on_finalize(&self, _: &Arc<Node>) -> Result<Action, PolicyError> {
+        self.reconcile_common().await.map(Action::from)
     }
 
-    async fn on_deleted(&self, _: &Tombstone<Node>) -> Result<(), PolicyError> {
-        self.reconcile_common().await
+    async fn on_deleted(&self, _: &Tombstone<Node>) -> Result<Action, PolicyError> {
+        self.reconcile_common().await.map(Action::from)
     }
 }
 
 impl TriggerHandler<PolicyRecheck> for PolicyHandler {
     type Error = PolicyError;
 
-    async fn on_trigger(&self, trigger: &PolicyRecheck) -> Result<(), PolicyError> {
+    async fn on_trigger(&self, trigger: &PolicyRecheck) -> Result<Action, PolicyError> {
         let identity = trigger.identity();
         if identity.type_id == TypeId::of::<Pod>() {
-            self.reconcile_pod(&identity.uid.as_str().into()).await
+            self.reconcile_pod(&identity.uid.as_str().into()).await.map(Action::from)
         } else {
-            self.reconcile_policy(identity).await
+            self.reconcile_policy(identity).await.map(Action::from)
         }
     }
 }

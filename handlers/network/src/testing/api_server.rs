@@ -33,12 +33,18 @@ pub(crate) enum Answer {
     Broken,
 }
 
-/// A simulated API server that has one object of kind `K`: `default/web`.
+/// A change of the object by another client.
+type Change = Box<dyn FnOnce(&mut Value) + Send>;
+
+/// A simulated API server that has one object of kind `K`, `default/web` unless it has another name.
 pub(crate) struct ApiServer<K> {
+    name: String,
     object: Mutex<Value>,
     endpoints: Mutex<Vec<Value>>,
     patches: Mutex<Vec<(&'static str, Value)>>,
     answers: Mutex<VecDeque<Answer>>,
+    /// Another client's change of the object before the next patch.
+    before: Mutex<Option<Change>>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -49,17 +55,24 @@ where
     /// Creates a server whose object has this spec and status, and an annotation and a finalizer of
     /// another program.
     pub(crate) fn new(spec: &Value, status: &Value) -> Arc<Self> {
+        Self::named("web", spec, status)
+    }
+
+    /// Creates a server whose object has this name, and the UID `uid-` followed by the name.
+    pub(crate) fn named(name: &str, spec: &Value, status: &Value) -> Arc<Self> {
         let object = json!({
-            "metadata": { "namespace": "default", "name": "web", "uid": "uid-web", "resourceVersion": "1",
+            "metadata": { "namespace": "default", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
                 "annotations": { THEIRS: "stays" }, "finalizers": [THEIRS] },
             "spec": spec,
             "status": status,
         });
         Arc::new(Self {
+            name: name.to_owned(),
             object: Mutex::new(object),
             endpoints: Mutex::default(),
             patches: Mutex::default(),
             answers: Mutex::default(),
+            before: Mutex::default(),
             kind: PhantomData,
         })
     }
@@ -68,6 +81,17 @@ where
         let api = Arc::clone(self);
         let service = tower::service_fn(move |request: Request<Body>| {
             let api = Arc::clone(&api);
+            async move { api.serve(request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    /// Returns a client of all these servers, each of which serves its own object.
+    pub(crate) fn client_of(servers: &[Arc<Self>]) -> Client {
+        let servers = servers.to_vec();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_at = |api: &&Arc<Self>| request.uri().path().split('/').any(|part| part == api.name);
+            let api = servers.iter().find(is_at).cloned().expect("the object exists");
             async move { api.serve(request).await }
         });
         Client::new(service, "default")
@@ -119,6 +143,11 @@ where
         self.endpoints.lock().unwrap().push(json!({ "metadata": metadata }));
     }
 
+    /// Changes the object like another client, just before the next patch arrives.
+    pub(crate) fn change_before_next(&self, change: impl FnOnce(&mut Value) + Send + 'static) {
+        *self.before.lock().unwrap() = Some(Box::new(change));
+    }
+
     /// Adds `answer` to the queue of responses to the next patches, one for each patch.
     pub(crate) fn answer(&self, answer: Answer) {
         self.answers.lock().unwrap().push_back(answer);
@@ -135,7 +164,7 @@ where
         }
         assert_eq!(request.method(), Method::PATCH, "the handlers read from the event");
         assert_eq!(request.headers()["content-type"], "application/strategic-merge-patch+json");
-        let object = format!("{}/web", K::url_path(&(), Some("default")));
+        let object = format!("{}/{}", K::url_path(&(), Some("default")), self.name);
         let what = match request.uri().path().strip_prefix(&object) {
             Some("") => "metadata",
             Some("/status") => "status",
@@ -144,6 +173,9 @@ where
         let body = request.into_body().collect_bytes().await.unwrap();
         let patch: Value = serde_json::from_slice(&body).unwrap();
         self.patches.lock().unwrap().push((what, patch.clone()));
+        if let Some(change) = self.before.lock().unwrap().take() {
+            self.change(change);
+        }
         let answer = self.answers.lock().unwrap().pop_front();
         match answer {
             Some(Answer::Refuse(code, fields)) => Ok(refusal(code, &fields)),
@@ -205,6 +237,10 @@ where
         let added: Vec<_> = added.collect();
         finalizers.extend(added);
         if what == "status" {
+            let ingress = &patch["status"]["loadBalancer"]["ingress"];
+            if K::kind(&()) == "Service" && !ingress.is_null() && object["spec"]["type"] != "LoadBalancer" {
+                return refusal(422, &["status.loadBalancer.ingress"]);
+            }
             patched["status"]["loadBalancer"]["ingress"] = patch["status"]["loadBalancer"]["ingress"].clone();
         }
         if *object != patched {

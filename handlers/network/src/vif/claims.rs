@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use dashmap::{DashMap, DashSet};
 use k8s_openapi::api::core::v1::Pod;
-use staffetta_driver::{Owned, Owner, PodLifecycle, PoolClaim, Uid, Vif, VifId, VifPoolKey};
+use staffetta_driver::{Owned, Owner, PoolClaim, Uid, Vif, VifId, VifPoolKey, addresses_of};
 use tokio::time::Instant;
 
+use super::decide::is_replaceable;
 use super::{VifError, VifHandler};
 
 /// The type of the function that is called with the UID of a pod when the VIFs that it publishes were found to belong to it, and were not
@@ -51,27 +52,24 @@ struct Published {
     vifs: Vec<VifId>,
     /// `true` if all VIFs in the pod's annotation were found to belong to the pod; `false` if one was found not to.
     is_verified: bool,
-    /// The address that the pod uses although its annotation names no VIF that has it.
+    /// The addresses that the pod uses although its annotation names no VIF that has them.
     address_in_use: AddressInUse,
 }
 
-/// The address of a running pod whose annotation names the VIF of another owner. The pod may be using the VIF that has this address.
-#[derive(Clone, Copy, PartialEq)]
+/// The addresses of a living pod that its published VIFs do not account for. The pod may be using the VIFs that have them.
+#[derive(Clone, PartialEq)]
 enum AddressInUse {
-    /// The pod uses no other address than those of its published VIFs.
-    None,
-    /// The pod uses this address, which is that in its status.
-    Known(IpAddr),
+    /// The pod uses these addresses, which are in its status.
+    Known(Vec<IpAddr>),
     /// The pod may use any address, because its status does not tell which.
     Unknown,
 }
 
 impl AddressInUse {
     /// Returns `true` if the address that the pod uses may be one of `vif`.
-    fn may_be_of(self, vif: &Vif) -> bool {
+    fn may_be_of(&self, vif: &Vif) -> bool {
         match self {
-            Self::None => false,
-            Self::Known(address) => vif.ips().any(|ip| ip == address),
+            Self::Known(addresses) => vif.ips().any(|ip| addresses.contains(&ip)),
             Self::Unknown => true,
         }
     }
@@ -100,8 +98,13 @@ impl VifClaims {
 
     /// Records that the pod publishes these VIFs, which belong to it, and calls the observer if that is new.
     pub fn set_verified(&self, uid: &Uid, vifs: &[Vif]) {
+        self.set_verified_beside(uid, vifs, AddressInUse::Known(Vec::new()));
+    }
+
+    /// Does what [`set_verified`](Self::set_verified) does, and records which other addresses the pod may be using.
+    fn set_verified_beside(&self, uid: &Uid, vifs: &[Vif], address_in_use: AddressInUse) {
         self.unknown_since.remove(uid);
-        let published = Published { vifs: ids(vifs), is_verified: true, address_in_use: AddressInUse::None };
+        let published = Published { vifs: ids(vifs), is_verified: true, address_in_use };
         let before = self.published.insert(uid.clone(), published.clone());
         if let Some(observer) = self.observer.get().filter(|_| before != Some(published)) {
             observer(uid);
@@ -203,11 +206,6 @@ impl VifClaims {
     }
 }
 
-/// Returns `status.podIP` of the pod; `None` if it is missing or invalid.
-fn address(pod: &Pod) -> Option<IpAddr> {
-    pod.status.as_ref()?.pod_ip.as_deref()?.parse().ok()
-}
-
 /// Returns the ids of the VIFs.
 fn ids(vifs: &[Vif]) -> Vec<VifId> {
     vifs.iter().map(|vif| vif.id.clone()).collect()
@@ -218,20 +216,28 @@ impl VifHandler {
     pub(super) async fn verify(&self, pod: &Pod, owner: &Owner, published: &[Vif]) -> Result<(), VifError> {
         let verified = self.are_of(pod, owner, published).await;
         match &verified {
-            Ok(()) => self.claims.set_verified(&owner.uid, published),
+            Ok(()) => {
+                let mut addresses = addresses_of(pod);
+                addresses.retain(|address| published.iter().all(|vif| vif.ips().all(|ip| ip != *address)));
+                let in_use = self.address_in_use(AddressInUse::Known(addresses));
+                self.claims.set_verified_beside(&owner.uid, published, in_use);
+            }
             Err(error) if error.needs_another_vif() => {
-                // A pod that runs may use the VIF that its annotation named before. Its address tells which one it is, except for
-                // additional networks, whose addresses are not in its status.
-                let in_use = match address(pod).filter(|_| !self.requests_several(pod)) {
-                    _ if PodLifecycle::of(pod) != PodLifecycle::Started => AddressInUse::None,
-                    Some(address) => AddressInUse::Known(address),
-                    None => AddressInUse::Unknown,
+                let in_use = match addresses_of(pod) {
+                    addresses if addresses.is_empty() && !is_replaceable(pod) => AddressInUse::Unknown,
+                    addresses => AddressInUse::Known(addresses),
                 };
-                self.claims.set_unverified(&owner.uid, published, in_use);
+                self.claims.set_unverified(&owner.uid, published, self.address_in_use(in_use));
             }
             Err(_) => {}
         }
         verified
+    }
+
+    /// Returns which addresses a pod may use although its annotation does not account for them: those in its status that `known` contains
+    /// or, if pods may have additional networks, any, because those are not in the status.
+    fn address_in_use(&self, known: AddressInUse) -> AddressInUse {
+        if self.drivers.additional.is_some() { AddressInUse::Unknown } else { known }
     }
 
     /// Fails unless the published VIFs belong to the pod. The ownership marks are read only for a VIF
@@ -253,7 +259,7 @@ impl VifHandler {
                     None => {}
                 }
                 // The pool has forgotten that the pod publishes a VIF that the pool did not know.
-                observer.pod_vifs(pod, published);
+                observer.pod_vifs(pod, Some(published));
             }
             if !self.is_of(pod, owner, vif).await? {
                 return Err(VifError::Foreign(vif.id.clone()));
@@ -264,7 +270,7 @@ impl VifHandler {
 
     /// Returns `true` if the VIF is known to belong to the pod, `false` if it is unknown, and an error if the VIF pool refuses the
     /// claim.
-    async fn is_of(&self, pod: &Pod, owner: &Owner, vif: &Vif) -> Result<bool, VifError> {
+    pub(super) async fn is_of(&self, pod: &Pod, owner: &Owner, vif: &Vif) -> Result<bool, VifError> {
         match self.drivers.pool.claim(owner, vif) {
             PoolClaim::Held => Ok(true),
             PoolClaim::Refused => Err(VifError::Shared),

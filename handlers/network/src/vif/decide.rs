@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use staffetta_driver::{PodLifecycle, Vif};
+use staffetta_driver::{PodLifecycle, Vif, addresses_of};
 use staffetta_handler::MetadataPatch;
 
 use super::FINALIZER;
@@ -61,9 +61,9 @@ pub(super) enum VifAction {
     Verify(Box<PodState>),
     /// Write these VIFs, which exist already, into the annotation.
     Publish(Box<PodState>),
-    /// Release these VIFs, because it is unknown which interface of the pod each of them is for,
-    /// and decide again.
-    Discard(Vec<Vif>),
+    /// Write those of these VIFs of the pod into its annotation that belong there: the annotation
+    /// is missing or unreadable.
+    Restore(Vec<Vif>),
     /// Release the VIFs that are not published, and check that the published VIFs exist and are
     /// active.
     Check {
@@ -81,41 +81,45 @@ pub(super) enum VifAction {
     },
 }
 
-/// Decides the next action for a pod that exists. `several` is `true` for a pod that requests
-/// additional VIFs. Returns an error if the annotation of a pod that starts or runs is malformed.
+/// Decides the next action for a pod that exists. `is_known` is `true` if this process knows that
+/// the pod has VIFs. Returns an error if the annotation of a pod that starts or runs is malformed
+/// and no VIF of the pod is known.
 pub(super) fn decide(
     pod: &Pod,
     record: Option<VifRecord>,
-    several: bool,
+    is_known: bool,
 ) -> Result<VifAction, AnnotationError> {
     let published = annotation(pod).map(PodState::read);
     match (PodLifecycle::of(pod), published) {
         (PodLifecycle::HostNetwork | PodLifecycle::Unscheduled, _) => Ok(VifAction::Nothing),
         (PodLifecycle::Starting | PodLifecycle::Started, published) => {
-            Ok(decide_living(pod, published.transpose()?, record, several))
+            decide_living(pod, published, record, is_known)
         }
         (PodLifecycle::Terminating, Some(Ok(state))) => Ok(VifAction::Verify(Box::new(state))),
         // The VIFs may be in use, even if the annotation is malformed.
-        (PodLifecycle::Terminating, published) if published.is_some() || has_finalizer(pod) => {
+        (PodLifecycle::Terminating, published)
+            if published.is_some() || has_finalizer(pod) || is_known || !is_replaceable(pod) =>
+        {
             Ok(VifAction::Nothing)
         }
-        (PodLifecycle::Terminating, _) => Ok(release(pod, None, record, MetadataPatch::default())),
+        (PodLifecycle::Terminating, _) => Ok(release(pod, None, record, is_known, MetadataPatch::default())),
         (PodLifecycle::Finished { deleting }, published) => {
             // A deleted pod may stay because of another finalizer; without ours there is nothing to
             // write.
             let unpublish = matches!(published, Some(Ok(_))) && (has_finalizer(pod) || !deleting);
             let patch = MetadataPatch::default().remove_finalizer(FINALIZER);
             let patch = if unpublish { patch.remove_annotation(KURYR_VIF) } else { patch };
-            Ok(release(pod, published, record, patch))
+            Ok(release(pod, published, record, is_known, patch))
         }
     }
 }
 
-/// Decides the next action for a deleted pod. `pod` is its last state, or an empty pod if that is not known.
-pub(super) fn after_deletion(pod: &Pod, record: Option<VifRecord>) -> VifAction {
+/// Decides the next action for a deleted pod. `pod` is its last state, or an empty pod if that is not known. `is_known` is `true` if this
+/// process knows that the pod had VIFs.
+pub(super) fn after_deletion(pod: &Pod, record: Option<VifRecord>, is_known: bool) -> VifAction {
     match PodLifecycle::of(pod) {
         PodLifecycle::HostNetwork => VifAction::Nothing,
-        _ => release(pod, annotation(pod).map(PodState::read), record, MetadataPatch::default()),
+        _ => release(pod, annotation(pod).map(PodState::read), record, is_known, MetadataPatch::default()),
     }
 }
 
@@ -134,36 +138,30 @@ pub(super) fn has_finalizer(pod: &Pod) -> bool {
 /// pod that was started without a VIF has another network and gets no VIF.
 fn decide_living(
     pod: &Pod,
-    published: Option<PodState>,
+    published: Option<Result<PodState, AnnotationError>>,
     record: Option<VifRecord>,
-    several: bool,
-) -> VifAction {
+    is_known: bool,
+) -> Result<VifAction, AnnotationError> {
     let starting = PodLifecycle::of(pod) == PodLifecycle::Starting;
-    match (published, record) {
+    Ok(match (published, record) {
         (_, Some(VifRecord::Requested)) => VifAction::ReadMarks,
-        (Some(published), Some(VifRecord::Replaced { state, old }))
+        (Some(Ok(published)), Some(VifRecord::Replaced { state, old }))
             if is_replaceable(pod) && contains_all(&old, &published) =>
         {
             VifAction::Publish(state)
         }
-        (Some(published), record) => {
+        (Some(Ok(published)), record) => {
             let surplus = unpublished(&published, record).collect();
             VifAction::Check { surplus, state: Box::new(published) }
         }
-        (None, Some(VifRecord::Created(state) | VifRecord::Replaced { state, .. })) => {
-            VifAction::Publish(state)
-        }
-        (None, Some(VifRecord::Owned(vifs))) if several && !vifs.is_empty() => VifAction::Discard(vifs),
-        (None, Some(VifRecord::Owned(vifs))) => match vifs.into_iter().next() {
-            Some(vif) => VifAction::Publish(Box::new(PodState::new(vif))),
-            None if starting => VifAction::Request,
-            None => VifAction::Nothing,
-        },
-        // With the finalizer there once was an annotation; it was removed by hand.
-        (None, None | Some(VifRecord::Released(_))) if has_finalizer(pod) => VifAction::ReadMarks,
-        (None, None | Some(VifRecord::Released(_))) if starting => VifAction::Request,
-        (None, None | Some(VifRecord::Released(_))) => VifAction::Nothing,
-    }
+        (_, Some(VifRecord::Created(state) | VifRecord::Replaced { state, .. })) => VifAction::Publish(state),
+        (_, Some(VifRecord::Owned(vifs))) if !vifs.is_empty() => VifAction::Restore(vifs),
+        // With the finalizer there once was an annotation; it was removed or spoilt by hand.
+        (_, None | Some(VifRecord::Released(_))) if has_finalizer(pod) || is_known => VifAction::ReadMarks,
+        (Some(Err(malformed)), _) => return Err(malformed),
+        (None, _) if starting => VifAction::Request,
+        (None, _) => VifAction::Nothing,
+    })
 }
 
 /// Returns `true` if all VIFs in `published` are among `vifs`.
@@ -178,10 +176,10 @@ fn unpublished(published: &PodState, record: Option<VifRecord>) -> impl Iterator
 }
 
 /// Returns `true` if the pod can still get another VIF than the published one, because its sandbox
-/// has no IP address yet.
+/// has no IP address yet. Its deletion may have been requested.
 pub(super) fn is_replaceable(pod: &Pod) -> bool {
-    let has_address = pod.status.as_ref().is_some_and(|status| status.pod_ip.is_some());
-    PodLifecycle::of(pod) == PodLifecycle::Starting && !has_address
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    phase == Some("Pending") && addresses_of(pod).is_empty()
 }
 
 /// Decides the next action for a pod that needs no VIF any more: the VIFs in its annotation and its
@@ -190,6 +188,7 @@ fn release(
     pod: &Pod,
     published: Option<Result<PodState, AnnotationError>>,
     record: Option<VifRecord>,
+    is_known: bool,
     patch: MetadataPatch,
 ) -> VifAction {
     let vifs: Vec<Vif> = match (published, record) {
@@ -197,7 +196,7 @@ fn release(
         (_, Some(VifRecord::Requested)) => return VifAction::ReadMarks,
         (Some(Ok(state)), record) => state.vifs().cloned().chain(unpublished(&state, record)).collect(),
         (_, Some(record)) => record.vifs(),
-        (_, None) if has_finalizer(pod) => return VifAction::ReadMarks,
+        (_, None) if has_finalizer(pod) || is_known => return VifAction::ReadMarks,
         (_, None) => Vec::new(),
     };
     if vifs.is_empty() && patch.changes_nothing_of(pod) {

@@ -47,6 +47,12 @@ pub enum VifError {
          delete this pod"
     )]
     Foreign(VifId),
+    /// The annotation of the pod is missing or malformed, and it is unknown which of its VIFs belongs to which interface.
+    #[error(
+        "the annotation openstack.org/kuryr-vif was removed or changed, and it is not known which of the pod's VIFs \
+         belongs to which interface; they are kept: delete this pod"
+    )]
+    Lost,
     /// It is not known yet if the VIF in the annotation belongs to the pod. All VIFs are listed again soon.
     #[error("the VIF {vif} in the annotation is not known yet; all VIFs are listed again")]
     Unknown {
@@ -121,6 +127,7 @@ impl Failure for VifError {
             Self::Networks(_) => "NetworkNotFound",
             Self::Shared => "VifShared",
             Self::Foreign(_) => "VifForeign",
+            Self::Lost => "VifAnnotationLost",
             Self::Unknown { .. } => "VifUnknown",
             Self::NotActive { .. } => "VifNotActive",
             Self::SecurityGroups(error) if error.pending().is_some() => "SecurityGroupMissing",

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::{Owned, Owner, Uid, Vif, VifId};
 use staffetta_handler::{
-    GarbageCollector, HandlerError, Identity, Source, Trigger, TriggerHandler, TriggerSender,
+    Action, GarbageCollector, HandlerError, Identity, Source, Trigger, TriggerHandler, TriggerSender,
 };
 use tokio::sync::watch;
 use tracing::warn;
@@ -114,17 +114,18 @@ impl Source for LeakSource {
 impl TriggerHandler<VifsLeaked> for VifHandler {
     type Error = VifError;
 
-    async fn on_trigger(&self, trigger: &VifsLeaked) -> Result<(), VifError> {
+    async fn on_trigger(&self, trigger: &VifsLeaked) -> Result<Action, VifError> {
         let VifsLeaked { owner, vifs, .. } = trigger;
         let mut leaks = vifs.clone();
         leaks.retain(|vif| self.claims.is_known_unpublished(&owner.uid, vif));
         // A pod with a record is taken care of by its own events.
         if leaks.is_empty() || self.records.contains(&owner.uid) {
-            return Ok(());
+            return Ok(Action::done());
         }
         let Owner { namespace, name, uid } = owner;
         warn!(namespace, name, %uid, count = leaks.len(), "releasing leaked VIFs: the pod does not publish them");
-        Ok(self.release(owner, &leaks).await?)
+        self.release(owner, &leaks).await?;
+        Ok(Action::done())
     }
 }
 

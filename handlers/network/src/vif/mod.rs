@@ -14,6 +14,7 @@ mod leaks;
 pub mod networks;
 mod pool_feed;
 mod reconcile;
+mod restore;
 
 use std::sync::Arc;
 
@@ -22,16 +23,21 @@ use kube::Client;
 use staffetta_driver::{
     Owner, PodLifecycle, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, VifPoolDriver,
 };
-use staffetta_handler::{Event, Interest, Recorder, Registration, ResourceEventHandler, Tombstone, Writer};
+use staffetta_handler::{
+    Action, Event, Interest, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
+};
 
 use self::decide::{VifAction, VifRecord, after_deletion, annotation, has_finalizer};
 use self::foreign_nodes::ForeignNodes;
 use self::leaks::{LeakDetector, LeakSource};
 use self::networks::{AdditionalNetworks, NetworkAttachmentDefinition};
 use self::pool_feed::PoolFeed;
+use crate::installation::Installation;
 use crate::notices::Notices;
 use crate::observers::{observe_namespaces, observe_policies};
+use crate::os_vif::PodState;
 use crate::owners::owner_of;
+use crate::proof::ProofKey;
 use crate::records::RecordMap;
 use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 
@@ -65,8 +71,13 @@ pub struct VifHandler {
     records: RecordMap<VifRecord>,
     claims: Arc<VifClaims>,
     notices: Notices,
+    /// The state of each pod that publishes additional VIFs, as its annotation showed it last.
+    several: RecordMap<PodState>,
     leaks: Arc<LeakDetector>,
     pool_feed: PoolFeed,
+    installation: Installation,
+    /// The key by which the VIFs of pods are proven to the daemons of nodes; `None` if they are not.
+    proof_key: Option<ProofKey>,
     /// The virtual nodes, whose pods get no VIF; `None` if virtual nodes are not distinguished from others.
     foreign_nodes: Option<Arc<ForeignNodes>>,
 }
@@ -83,8 +94,23 @@ impl VifHandler {
             leaks: Arc::new(LeakDetector::new(Arc::clone(&claims))),
             claims,
             notices: Notices::new("vif", recorder),
+            several: RecordMap::default(),
+            installation: Installation::default(),
+            proof_key: None,
             foreign_nodes: None,
         }
+    }
+
+    /// Makes the handler one of this installation.
+    #[must_use]
+    pub fn managed_by(self, installation: Installation) -> Self {
+        Self { installation, ..self }
+    }
+
+    /// Makes the handler prove by `key` that it has accepted the VIFs of a pod.
+    #[must_use]
+    pub fn proven_by(self, key: ProofKey) -> Self {
+        Self { proof_key: Some(key), ..self }
     }
 
     /// Makes the handler ignore the pods on virtual nodes, which another handler manages.
@@ -146,33 +172,41 @@ impl ResourceEventHandler<Pod> for VifHandler {
         }
     }
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VifError> {
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, VifError> {
         self.writer.fresh(pod).step(AWAIT_OWN_WRITE)?;
-        self.reconcile(pod).await
+        self.reconcile(pod).await.map(Action::from)
     }
 
-    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VifError> {
-        if self.writer.fresh(pod).is_err() { Ok(()) } else { self.reconcile(pod).await }
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<Action, VifError> {
+        if self.writer.fresh(pod).is_err() {
+            Ok(Action::done())
+        } else {
+            self.reconcile(pod).await.map(Action::from)
+        }
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VifError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<Action, VifError> {
         self.pool_feed.finish();
         let owner = owner_of(tombstone);
         let (pod, unknown) = match tombstone {
+            // What another installation has published is not ours to release.
+            Tombstone::Last(pod) if self.installation.other(&**pod).is_some() => (Arc::default(), None),
             Tombstone::Last(pod) => (Arc::clone(pod), None),
             Tombstone::Missed(_) => (Arc::default(), Some(VifRecord::Requested)),
         };
-        if after_deletion(&pod, self.records.get(&owner.uid).or(unknown)) == VifAction::ReadMarks {
+        let is_known = self.is_known(&owner.uid);
+        if after_deletion(&pod, self.records.get(&owner.uid).or(unknown), is_known) == VifAction::ReadMarks {
             self.record_marks(&owner).await?;
         }
-        if let VifAction::Release { vifs, .. } = after_deletion(&pod, self.records.get(&owner.uid)) {
+        if let VifAction::Release { vifs, .. } = after_deletion(&pod, self.records.get(&owner.uid), false) {
             self.release(&owner, &vifs).await?;
         }
         self.records.remove(&owner.uid);
+        self.several.remove(&owner.uid);
         self.claims.forget(&owner.uid);
         self.notices.forget(owner.uid.as_str());
         self.writer.forget(owner.uid.as_str());
-        Ok(())
+        Ok(Action::done())
     }
 }
 

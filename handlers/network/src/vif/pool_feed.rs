@@ -44,19 +44,26 @@ impl PoolFeed {
 
 impl Index<Pod> for PoolFeed {
     fn apply(&self, event: &Event<Pod>) {
-        let (Event::Added(pod) | Event::Modified(pod), Some(observer)) = (event, self.pool.observer()) else {
-            return;
+        let Some(observer) = self.pool.observer() else { return };
+        let (Event::Added(pod) | Event::Modified(pod)) = event else {
+            return observer.pod_ended(&event.uid().into());
         };
+        let is_living = PodLifecycle::of(pod).has_network();
+        if !is_living {
+            observer.pod_ended(&event.uid().into());
+        }
         // The VIFs of a pod that is over are released even if a late event still shows them. Only
         // those that a previous process left unreleased are reported; there is our finalizer then.
-        if !(PodLifecycle::of(pod).has_network() || self.is_loading() && has_finalizer(pod)) {
+        if !(is_living || self.is_loading() && has_finalizer(pod)) {
             return;
         }
-        // A malformed annotation is reported by the handler.
-        if let Some(Ok(state)) = annotation(pod).map(PodState::read) {
-            let vifs: Vec<Vif> = state.vifs().cloned().collect();
-            observer.pod_vifs(pod, &vifs);
-        }
+        let vifs: Option<Vec<Vif>> = match annotation(pod).map(PodState::read) {
+            Some(Ok(state)) => Some(state.vifs().cloned().collect()),
+            None if !has_finalizer(pod) => Some(Vec::new()),
+            // The handler reports that, and writes the annotation again.
+            None | Some(Err(_)) => None,
+        };
+        observer.pod_vifs(pod, vifs.as_deref());
     }
 }
 

@@ -8,8 +8,8 @@ use tracing::warn;
 use super::decide::{VifAction, VifRecord, annotation, decide, is_replaceable};
 use super::networks::{AdditionalNetwork, NetworksError, requests_networks};
 use super::{FINALIZER, VifDrivers, VifError, VifHandler};
-use crate::kuryr;
 use crate::os_vif::{KURYR_VIF, PodState};
+use crate::proof::VIF_PROOF;
 use crate::step_error::{StepContext, StepError};
 
 /// The name of the step in which the annotation or the finalizer is written, for error messages.
@@ -20,45 +20,87 @@ impl VifHandler {
     /// if the pod no longer needs them.
     pub(super) async fn reconcile(&self, pod: &Pod) -> Result<(), VifError> {
         self.pool_feed.finish();
-        if let Some(text) = kuryr::managed_notice(pod) {
-            self.notices.set_condition(Identity::of_object(pod), kuryr::MANAGED, Some(text));
-            return Ok(());
-        }
         let owner = Owner::of(&pod.metadata);
+        if let Some((reason, text)) = self.installation.managed_notice(pod) {
+            self.notices.set_condition(Identity::of_object(pod), reason, Some(text));
+            return if self.installation.other(pod).is_some() {
+                self.abandon(pod, &owner).await
+            } else {
+                Ok(())
+            };
+        }
         loop {
-            let decided = decide(pod, self.records.get(&owner.uid), self.requests_several(pod));
+            let decided = decide(pod, self.records.get(&owner.uid), self.is_known(&owner.uid));
             match decided.step("read the VIFs of the pod")? {
                 VifAction::Nothing => return Ok(()),
                 VifAction::ReadMarks => self.record_marks(&owner).await?,
+                VifAction::Request if !self.installation.selects(pod) => return self.withdraw(pod).await,
                 VifAction::Request => {
                     let state = self.request(pod, &owner).await?;
-                    return self.publish(pod, &owner, &state).await;
+                    return self.publish(pod, &owner, &state).await.map(drop);
                 }
                 VifAction::Verify(state) => {
                     let published: Vec<Vif> = state.vifs().cloned().collect();
                     return self.verify(pod, &owner, &published).await;
                 }
-                VifAction::Publish(state) => return self.publish(pod, &owner, &state).await,
-                VifAction::Discard(vifs) => {
-                    self.release(&owner, &vifs).await?;
-                    self.records.remove(&owner.uid);
+                VifAction::Publish(state) => return self.publish(pod, &owner, &state).await.map(drop),
+                VifAction::Restore(vifs) => {
+                    if self.restore(pod, &owner, vifs).await? {
+                        return Ok(());
+                    }
                 }
-                VifAction::Check { surplus, state } => {
-                    self.release(&owner, &surplus).await?;
-                    self.records.remove(&owner.uid);
-                    return self.check(pod, &owner, *state).await;
-                }
+                VifAction::Check { surplus, state } => return self.check(pod, &owner, *state, surplus).await,
                 VifAction::Release { vifs, patch } => {
                     // A released VIF or its address goes to another pod, so this pod unpublishes it
                     // first. Interrupted here, the VIF is found by its mark, or by the pool.
                     self.records.set(&owner.uid, VifRecord::Released(vifs.clone()));
-                    self.writer.metadata(pod, &patch).await.step(WRITE)?;
+                    self.writer.metadata(pod, &self.retract(patch)).await.step(WRITE)?;
                     self.release(&owner, &vifs).await?;
                     self.records.set(&owner.uid, VifRecord::Released(Vec::new()));
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Releases the VIFs that this process requested before another installation published its own on the pod. A pod that may run with
+    /// one of them keeps it until it is deleted, whoever wrote its annotations.
+    async fn abandon(&self, pod: &Pod, owner: &Owner) -> Result<(), VifError> {
+        if !is_replaceable(pod) {
+            return Ok(());
+        }
+        if self.records.get(&owner.uid) == Some(VifRecord::Requested) {
+            self.record_marks(owner).await?;
+        }
+        let Some(record) = self.records.get(&owner.uid) else { return Ok(()) };
+        let mut vifs = record.vifs();
+        if let Some(Ok(shown)) = annotation(pod).map(PodState::read) {
+            vifs.retain(|vif| shown.vifs().all(|shown| shown.id != vif.id));
+        }
+        self.release(owner, &vifs).await?;
+        self.records.remove(&owner.uid);
+        Ok(())
+    }
+
+    /// Makes the patch say that this installation has accepted these VIFs of the pod, with a proof for the daemon of its node.
+    fn accept(&self, patch: MetadataPatch, owner: &Owner, state: &PodState) -> MetadataPatch {
+        let patch = self.installation.mark(patch);
+        match &self.proof_key {
+            Some(key) => patch.annotate(VIF_PROOF, key.prove(owner.uid.as_str(), state)),
+            None => patch,
+        }
+    }
+
+    /// Makes the patch remove what [`accept`](Self::accept) adds.
+    fn retract(&self, patch: MetadataPatch) -> MetadataPatch {
+        let patch = self.installation.unmark(patch);
+        if self.proof_key.is_some() { patch.remove_annotation(VIF_PROOF) } else { patch }
+    }
+
+    /// Removes the annotations and the finalizer of a pod that is not selected and has no VIF of ours: somebody else wrote them.
+    pub(super) async fn withdraw(&self, pod: &Pod) -> Result<(), VifError> {
+        let patch = MetadataPatch::default().remove_annotation(KURYR_VIF).remove_finalizer(FINALIZER);
+        Ok(self.writer.metadata(pod, &self.retract(patch)).await.map(drop).step(WRITE)?)
     }
 
     /// Returns `true` if the pod requests additional networks, and the configuration allows pods to have them.
@@ -103,24 +145,36 @@ impl VifHandler {
         })
     }
 
-    /// Requests the pod's VIFs from the pool, and stores them in the pod's in-memory record.
-    async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
+    /// Returns the names of the pod's additional interfaces, and the requests for its VIFs without security groups: first that for
+    /// the default VIF, then those for the additional ones.
+    pub(super) async fn placed_requests(
+        &self,
+        pod: &Pod,
+        owner: &Owner,
+    ) -> Result<(Vec<String>, Vec<VifRequest>), VifError> {
         let additional = self.additional_networks(pod).map_err(VifError::Networks)?;
-        let request = self.placed_request(pod, owner).await?;
-        let groups = self.drivers.security_groups.security_groups(pod, &request.project).await;
-        let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
-        let mut requests = vec![VifRequest { security_groups: groups, ..request }];
+        let mut requests = vec![self.placed_request(pod, owner).await?];
         for AdditionalNetwork { interface, attachment } in &additional {
             let subnet = self.drivers.subnets.subnet(&attachment.subnet_id, &requests[0].project).await;
             let subnet = subnet.step(format!("find the subnet of interface {interface}"))?;
             requests.push(VifRequest { subnets: vec![subnet], ..requests[0].clone() });
         }
+        Ok((additional.into_iter().map(|network| network.interface).collect(), requests))
+    }
+
+    /// Requests the pod's VIFs from the pool, and stores them in the pod's in-memory record.
+    pub(super) async fn request(&self, pod: &Pod, owner: &Owner) -> Result<PodState, VifError> {
+        let (interfaces, mut requests) = self.placed_requests(pod, owner).await?;
+        let groups = self.drivers.security_groups.security_groups(pod, &requests[0].project).await;
+        let groups = groups.step("find the security groups of the pod").map_err(VifError::SecurityGroups)?;
+        for request in &mut requests {
+            request.security_groups.clone_from(&groups);
+        }
         // Recorded before the calls: if they are interrupted, the next attempt reads the marks.
         self.records.set(&owner.uid, VifRecord::Requested);
         let mut vifs = self.create(owner, &requests).await?;
         let default_vif = vifs.remove(0);
-        let interfaces = additional.into_iter().map(|network| network.interface);
-        let state = PodState { default_vif, additional_vifs: interfaces.zip(vifs).collect() };
+        let state = PodState { default_vif, additional_vifs: interfaces.into_iter().zip(vifs).collect() };
         self.records.set(&owner.uid, VifRecord::Created(Box::new(state.clone())));
         Ok(state)
     }
@@ -129,8 +183,12 @@ impl VifHandler {
     /// released.
     async fn create(&self, owner: &Owner, requests: &[VifRequest]) -> Result<Vec<Vif>, StepError> {
         let mut created = Vec::with_capacity(requests.len());
+        let pool = &self.drivers.pool;
         for request in requests {
-            match self.drivers.pool.request_vif(request).await {
+            let is_default = created.is_empty();
+            match if is_default { pool.request_vif(request) } else { pool.request_additional_vif(request) }
+                .await
+            {
                 Ok(vif) => {
                     self.claims.add(&owner.uid, &vif);
                     created.push(vif);
@@ -169,49 +227,91 @@ impl VifHandler {
     }
 
     /// Writes the annotation and the finalizer. The in-memory record stays until an event shows
-    /// both, also if the API server refuses the write: the next attempt uses the same VIFs. If the
-    /// pod was or is being deleted, the VIFs are released.
-    async fn publish(&self, pod: &Pod, owner: &Owner, state: &PodState) -> Result<(), VifError> {
+    /// both, also if the API server refuses the write: the next attempt uses the same VIFs. Returns
+    /// `false` if the pod was or is being deleted; VIFs that it never used are then released, and others when it has ended.
+    pub(super) async fn publish(&self, pod: &Pod, owner: &Owner, state: &PodState) -> Result<bool, VifError> {
         let text = state.write();
         let patch = MetadataPatch::default().annotate(KURYR_VIF, text).add_finalizer(FINALIZER).claim();
-        match self.writer.metadata(pod, &patch).await {
-            Ok(Written::Done) => Ok(()),
+        match self.writer.metadata(pod, &self.accept(patch, owner, state)).await {
+            Ok(Written::Done) => Ok(true),
             Ok(Written::Gone) => {
-                if let Some(record) = self.records.get(&owner.uid) {
+                if let Some(record) = self.records.get(&owner.uid).filter(|_| !self.may_use_vifs(pod)) {
                     self.release(owner, &record.vifs()).await?;
+                    self.records.remove(&owner.uid);
                 }
-                self.records.remove(&owner.uid);
-                Ok(())
+                Ok(false)
             }
             Err(error) => Err(error).step(WRITE).map_err(VifError::Step),
         }
     }
 
-    /// Ensures that the published VIFs belong to this pod alone, exist and are active. A VIF that
-    /// does not belong to the pod is not changed. A pod whose sandbox has no IP address yet gets new
-    /// VIFs if a published VIF does not belong to it or no longer exists.
-    async fn check(&self, pod: &Pod, owner: &Owner, state: PodState) -> Result<(), VifError> {
+    /// Ensures that the published VIFs belong to this pod alone, exist and are active, and releases those `surplus` VIFs that it does not
+    /// use. A VIF that does not belong to the pod is not changed. A pod whose sandbox has no IP address yet gets
+    /// other VIFs if a published VIF does not belong to it or no longer exists.
+    async fn check(
+        &self,
+        pod: &Pod,
+        owner: &Owner,
+        state: PodState,
+        mut surplus: Vec<Vif>,
+    ) -> Result<(), VifError> {
         let published: Vec<Vif> = state.vifs().cloned().collect();
+        let marks = self.accept(MetadataPatch::default(), owner, &state).claim();
         let checked = match self.verify(pod, owner, &published).await {
-            Ok(()) if published.iter().any(|vif| !vif.active) => self.activate(pod, owner, state).await,
-            verified => verified,
+            Ok(()) => {
+                // The marks do not tell whether the annotation once named a VIF.
+                if let Some(VifRecord::Owned(_)) = self.records.get(&owner.uid) {
+                    surplus.retain(|vif| self.claims.is_known_unpublished(&owner.uid, vif));
+                }
+                self.release(owner, &surplus).await?;
+                self.records.remove(&owner.uid);
+                if !state.additional_vifs.is_empty() {
+                    self.several.set(&owner.uid, state.clone());
+                }
+                // Taken over, or changed by others. The event of this write follows.
+                if !marks.changes_nothing_of(pod) {
+                    return Ok(self.writer.metadata(pod, &marks).await.map(drop).step(WRITE)?);
+                }
+                if published.iter().any(|vif| !vif.active) {
+                    self.activate(pod, owner, state).await
+                } else {
+                    Ok(())
+                }
+            }
+            foreign => foreign,
         };
         match checked {
             Err(error) if error.needs_another_vif() && is_replaceable(pod) => {
+                if !self.installation.selects(pod) {
+                    return self.withdraw(pod).await;
+                }
                 let Owner { namespace, name, uid } = owner;
                 warn!(namespace, name, %uid, error = staffetta_handler::causes(&error), "replacing the VIF of the pod");
-                self.replace(pod, owner, published).await
+                let is_foreign = matches!(error, VifError::Shared | VifError::Foreign(_));
+                self.replace(pod, owner, published, is_foreign).await
             }
             checked => checked,
         }
     }
 
-    /// Requests and publishes new VIFs. The old VIFs are released when an event shows the new ones,
+    /// Publishes other VIFs: those of the pod that the annotation named before a foreign one, or else
+    /// new ones. The old VIFs are released when an event shows the new ones,
     /// because older events may show the old VIFs until then.
-    async fn replace(&self, pod: &Pod, owner: &Owner, old: Vec<Vif>) -> Result<(), VifError> {
-        let state = self.request(pod, owner).await?;
+    async fn replace(
+        &self,
+        pod: &Pod,
+        owner: &Owner,
+        old: Vec<Vif>,
+        is_foreign: bool,
+    ) -> Result<(), VifError> {
+        let own = if is_foreign { self.marked_vifs(owner).await? } else { Vec::new() };
+        let own = own.into_iter().filter(|vif| old.iter().all(|old| old.id != vif.id)).collect();
+        let state = match self.assigned(pod, owner, own).await?.1 {
+            Some(state) => state,
+            None => self.request(pod, owner).await?,
+        };
         self.records.set(&owner.uid, VifRecord::Replaced { state: Box::new(state.clone()), old });
-        self.publish(pod, owner, &state).await
+        self.publish(pod, owner, &state).await.map(drop)
     }
 
     /// Activates the inactive VIFs, and writes the annotation again when all VIFs are active.
@@ -231,7 +331,7 @@ impl VifHandler {
             return Err(inactive);
         }
         let text = state.write_over(annotation(pod).unwrap_or_default());
-        let patch = MetadataPatch::default().annotate(KURYR_VIF, text).claim();
+        let patch = self.accept(MetadataPatch::default().annotate(KURYR_VIF, text), owner, &state).claim();
         Ok(self.writer.metadata(pod, &patch).await.map(drop).step(WRITE)?)
     }
 

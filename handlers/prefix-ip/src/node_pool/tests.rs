@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use staffetta_driver::pool::Shortfall;
+use staffetta_driver::{DriverError, Reason};
 
 const COOL_DOWN: Duration = Duration::from_secs(30);
 const SLOTS: usize = 9;
@@ -53,11 +53,11 @@ impl Cloud {
                 match action {
                     Action::Grow { op, count, .. } => {
                         let got = self.assign(kind, count);
-                        assert!(node.assigned(op, kind, Grown { got, rest: 0, shortfall: None }, now));
+                        assert!(!node.assigned(op, kind, count, got, None, now));
                     }
                     Action::Shrink { op, groups: blocks } => {
                         self.0.blocks.retain(|block| !blocks.contains(block));
-                        assert!(node.unassigned(op, kind, &[], now));
+                        node.unassigned(op, kind, &blocks, None, now);
                     }
                 }
             }
@@ -150,7 +150,10 @@ fn drift_of_the_interface_is_repaired_and_a_lost_address_is_reported_with_its_po
     let taken = node.take(&pod(0), now).unwrap();
     let strange: Ipv4Net = "10.0.9.0/28".parse().unwrap();
     let drift = node.resync(node.epoch(), &[strange].into(), now);
-    assert_eq!((drift.found, drift.lost.len()), (vec![strange], 1));
+    assert_eq!((drift.found, drift.lost), (vec![strange], vec![]), "one read may be wrong");
+    assert!(node.lacks_confirmation());
+    let drift = node.resync(node.epoch(), &[strange].into(), now);
+    assert_eq!((drift.found, drift.lost.len()), (vec![], 1));
     assert_eq!(drift.lost_in_use, [(taken.address, pod(0))]);
     assert_eq!(node.address_of(&pod(0)), None, "it is handed out to nobody");
     let block = Ipv4Net::new(taken.address, 28).unwrap().trunc();
@@ -173,6 +176,24 @@ fn a_pod_whose_block_a_read_does_not_show_yet_has_its_address_as_soon_as_one_doe
     assert_eq!(node.address_of(&pod(1)), None, "the first one has it");
     node.give_back(&pod(1), now);
     assert_eq!(node.address_of(&pod(0)).map(|held| held.address), Some(address));
+}
+
+#[test]
+fn a_block_of_another_length_takes_a_slot_and_is_reported_once() {
+    let (mut cloud, now) = (Cloud::new(), Duration::ZERO);
+    let strange: Ipv4Net = "10.0.9.0/29".parse().unwrap();
+    cloud.0.blocks.insert(strange);
+    let mut node = NodePool::new(&cloud.0, settings(true), COOL_DOWN, now);
+    let drift = node.resync(node.epoch(), &cloud.0.blocks, now);
+    assert_eq!(drift.unusable, [strange]);
+    assert_eq!(node.resync(node.epoch(), &cloud.0.blocks, now), InterfaceDrift::default());
+    assert_eq!(node.capacity(now), 128);
+    for number in 0..200 {
+        let _ = node.take(&pod(number), now);
+    }
+    // It panics if it requests more than there is room for.
+    cloud.serve(&mut node, now);
+    assert_eq!(cloud.0.blocks.len(), SLOTS);
 }
 
 /// An operation of a test case.
@@ -311,7 +332,9 @@ impl World {
     }
 
     fn read(&mut self) {
-        self.node.resync(self.node.epoch(), &self.cloud.0.blocks, self.now);
+        for _ in 0..2 {
+            self.node.resync(self.node.epoch(), &self.cloud.0.blocks, self.now);
+        }
         self.read_by = None;
     }
 
@@ -343,7 +366,7 @@ impl World {
                 Action::Shrink { groups: blocks, .. } => {
                     let in_use = |block: &Ipv4Net| self.shown.values().any(|address| block.contains(address));
                     assert!(!blocks.iter().any(in_use), "P3: nothing in use is removed");
-                    let gone = blocks[..made.min(blocks.len())].to_vec();
+                    let gone = if made < blocks.len() { Vec::new() } else { blocks.clone() };
                     self.cloud.0.blocks.retain(|block| !gone.contains(block));
                     gone
                 }
@@ -357,30 +380,36 @@ impl World {
         for (action, done) in self.execute(made) {
             let NodeAction { kind, action } = action;
             match action {
-                Action::Grow { op, .. } => {
-                    let shortfall = (fails || done.is_empty()).then_some(Shortfall::Failed);
-                    let result = Grown { got: done, rest: 0, shortfall };
-                    assert!(self.node.assigned(op, kind, result.clone(), self.now));
-                    assert!(!self.node.assigned(op, kind, result, self.now), "P9: it is reported once");
+                Action::Grow { op, count, .. } => {
+                    let reason = if count > made { Reason::NoAddress } else { Reason::Conflict };
+                    let error = (fails || done.is_empty()).then(|| DriverError::new(reason, "assign"));
+                    let is_repeated = done.is_empty() && reason == Reason::NoAddress && count > 1;
+                    let recorded =
+                        self.node.assigned(op, kind, count, done.clone(), error.as_ref(), self.now);
+                    assert_eq!(recorded, is_repeated);
+                    let again = self.node.assigned(op, kind, count, done, error.as_ref(), self.now);
+                    assert!(!again, "P9: it is reported once");
                 }
                 Action::Shrink { op, groups: blocks } => {
-                    let left: Vec<_> = blocks.into_iter().filter(|block| !done.contains(block)).collect();
-                    assert!(self.node.unassigned(op, kind, &left, self.now));
+                    // The provider removes all of them or none.
+                    let refused = DriverError::new(Reason::Refused, "remove");
+                    let error = (done.len() < blocks.len()).then_some(refused);
+                    self.node.unassigned(op, kind, &blocks, error.as_ref(), self.now);
                 }
             }
         }
     }
 
     fn lose_answers(&mut self, made: usize) {
+        let lost = DriverError::new(Reason::Unavailable, "change").maybe_applied();
         for (action, _) in self.execute(made) {
             let NodeAction { kind, action } = action;
             match action {
-                Action::Grow { op, .. } => {
-                    let lost = Grown { got: Vec::new(), rest: 0, shortfall: Some(Shortfall::Failed) };
-                    assert!(self.node.assigned(op, kind, lost, self.now));
+                Action::Grow { op, count, .. } => {
+                    self.node.assigned(op, kind, count, Vec::new(), Some(&lost), self.now);
                 }
                 Action::Shrink { op, groups: blocks } => {
-                    assert!(self.node.unassigned(op, kind, &blocks, self.now));
+                    self.node.unassigned(op, kind, &blocks, Some(&lost), self.now);
                 }
             }
             self.read_by = Some(self.now);

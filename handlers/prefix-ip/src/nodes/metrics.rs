@@ -30,10 +30,10 @@ impl NodeTable {
         // An entry whose time has passed remains if no node requests blocks of its kind any more.
         let exhausted = state.exhausted.iter().filter(|(_, until)| **until > now);
         sum.exhausted_subnets = exhausted.map(|((subnet, _), _)| subnet).collect::<BTreeSet<_>>().len();
-        for node in state.nodes.values() {
-            sum.nodes += usize::from(node.managed);
+        for machine in state.machines.values() {
+            sum.nodes += machine.nodes.values().filter(|managed| **managed).count();
             for (index, kind) in KINDS.into_iter().enumerate() {
-                let counts = node.pool.counts(kind, now);
+                let counts = machine.pool.counts(kind, now);
                 sum.blocks[index] += counts.groups;
                 sum.used += counts.used;
                 sum.free += counts.warm;

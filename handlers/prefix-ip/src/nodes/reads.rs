@@ -5,75 +5,86 @@ use std::time::Duration;
 use staffetta_driver::InstanceId;
 use staffetta_driver::prefix::PrimaryInterface;
 
-use super::{KnownNode, NodeTable};
-use crate::node_pool::{InterfaceDrift, NodeEpoch};
+use super::{Machine, NodeTable};
+use crate::node_pool::{InterfaceDrift, MAX_VISIBILITY_DELAY, NodeEpoch};
 
-/// The maximum delay until a read of a network interface shows a change of it (the provider is eventually consistent).
-pub(crate) const MAX_VISIBILITY_DELAY: Duration = Duration::from_secs(15);
-
-/// A node whose network interface is to be read, and the state of its address pools before the read.
+/// A machine whose network interface is to be read, and the state of its address pools before the read.
 #[derive(Clone, Debug)]
 pub struct DueRead {
-    /// The name of the node.
-    pub node: String,
     /// The machine whose interface is read.
     pub instance: InstanceId,
-    /// The state of the node's pools before the read.
+    /// The state of the machine's pools before the read.
     pub since: NodeEpoch,
 }
 
 impl NodeTable {
-    /// Schedules a read of a node's interface after [`MAX_VISIBILITY_DELAY`], because the effect of a call is not known or a read failed.
-    pub(crate) fn schedule_read(&self, name: &str) {
+    /// Schedules a read of a machine's interface after [`MAX_VISIBILITY_DELAY`], because the effect of a call is not known or a read
+    /// failed.
+    pub(crate) fn schedule_read(&self, instance: &InstanceId) {
         let (now, mut state) = (self.now(), self.state());
-        if let Some(node) = state.nodes.get_mut(name) {
-            (node.is_uncertain, node.visible_at) = (true, now + MAX_VISIBILITY_DELAY);
+        if let Some(machine) = state.machines.get_mut(instance) {
+            machine.read_again(now);
             self.reads_changed.notify_one();
         }
     }
 
-    /// Returns the nodes whose interfaces are to be read now: once in each `interval`, or sooner because the effect of a call is not known,
-    /// or the last read failed or may be old. Marks them as read, although the caller reads them only afterwards.
+    /// Waits until a node is added or a read is scheduled, so that the next read of an interface may be due earlier. Returns at once if
+    /// that happened since the last call.
+    pub(crate) async fn reads_changed(&self) {
+        self.reads_changed.notified().await;
+    }
+
+    /// Returns the machines whose interfaces are to be read now: once in each `interval`, or sooner because the effect of a call is not
+    /// known, or the last read failed or may be old. Marks them as read, although the caller reads them only afterwards.
     pub(crate) fn take_due_reads(&self, interval: Duration) -> Vec<DueRead> {
         let (now, mut state) = (self.now(), self.state());
-        let due = state.nodes.iter_mut().filter(|(_, node)| node.read_due(interval) <= now);
-        let due = due.map(|(name, node)| {
-            (node.read, node.is_uncertain) = (now, false);
-            DueRead { node: name.clone(), instance: node.instance.clone(), since: node.pool.epoch() }
+        let due = state.machines.iter_mut().filter(|(_, machine)| machine.read_due(interval) <= now);
+        let due = due.map(|(instance, machine)| {
+            (machine.read, machine.is_uncertain) = (now, false);
+            DueRead { instance: instance.clone(), since: machine.pool.epoch() }
         });
         due.collect()
     }
 
-    /// Returns the time until the interface of any node is to be read next; `None` without nodes.
+    /// Returns the time until the interface of any machine is to be read next; `None` without machines.
     pub(crate) fn next_read(&self, interval: Duration) -> Option<Duration> {
         let (now, state) = (self.now(), self.state());
-        let next = state.nodes.values().map(|node| node.read_due(interval)).min();
+        let next = state.machines.values().map(|machine| machine.read_due(interval)).min();
         next.map(|next| next.saturating_sub(now))
     }
 
-    /// Adapts the pools of a node to the `interface` that a read has shown. Returns the differences between the pools and the interface;
-    /// none if the node is gone or has another machine. If the pools changed during the read, the interface is read again soon.
+    /// Adapts the pools of a machine to the `interface` that a read has shown. Returns the differences between the pools and the
+    /// interface; none if the machine is gone. If the pools changed during the read, or if it lacks a block, the interface is read
+    /// again soon.
     pub(crate) fn resync(&self, read: &DueRead, interface: &PrimaryInterface) -> InterfaceDrift {
-        let (now, mut state) = (self.now(), self.state());
-        let node = state.nodes.get_mut(&read.node).filter(|node| node.instance == read.instance);
-        let Some(node) = node else { return InterfaceDrift::default() };
+        let (now, mut guard) = (self.now(), self.state());
+        let state = &mut *guard;
+        let Some(machine) = state.machines.get_mut(&read.instance) else { return InterfaceDrift::default() };
         let (unplaced, is_complete) =
-            (node.pool.unplaced().cloned().collect::<Vec<_>>(), node.pool.is_unchanged(read.since));
-        node.pool.limit(interface, now);
-        let drift = node.pool.resync(read.since, &interface.blocks, now);
-        if !is_complete {
-            (node.is_uncertain, node.visible_at) = (true, now + MAX_VISIBILITY_DELAY);
-        } else if !std::mem::replace(&mut node.is_confirmed, true) && !unplaced.is_empty() {
-            state.woken.extend(unplaced);
+            (machine.pool.unplaced().cloned().collect::<Vec<_>>(), machine.pool.is_unchanged(read.since));
+        machine.is_missing = false;
+        machine.pool.limit(interface, now);
+        let drift = machine.pool.resync(read.since, &interface.blocks, now);
+        if !is_complete || machine.pool.lacks_confirmation() || !drift.lost.is_empty() {
+            machine.read_again(now);
+        }
+        if is_complete && !std::mem::replace(&mut machine.is_confirmed, true) && !unplaced.is_empty() {
+            state.woken.pods.extend(unplaced);
             self.woken.notify_one();
         }
-        self.plan_soon(&mut state, &read.node);
+        state.changed.insert(read.instance.clone());
+        self.changed.notify_one();
         drift
     }
 }
 
-impl KnownNode {
-    /// Returns the time at which the interface of this node is to be read next.
+impl Machine {
+    /// Schedules a read of the interface after [`MAX_VISIBILITY_DELAY`].
+    pub(super) fn read_again(&mut self, now: Duration) {
+        (self.is_uncertain, self.visible_at) = (true, now + MAX_VISIBILITY_DELAY);
+    }
+
+    /// Returns the time at which the interface of this machine is to be read next.
     fn read_due(&self, interval: Duration) -> Duration {
         self.visible_at.max(if self.is_uncertain { Duration::ZERO } else { self.read + interval })
     }

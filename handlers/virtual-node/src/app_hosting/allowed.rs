@@ -4,15 +4,15 @@ use std::net::IpAddr;
 use std::path::{Component, Path};
 
 use ipnet::IpNet;
-use staffetta_driver::app_hosting::DeviceSpec;
 
+use super::device::DeviceDescription;
 use super::options::AppHostingOptions;
 use crate::node::is_subdomain;
 
 impl AppHostingOptions {
     /// Returns a message about the first field of a `CiscoDevice` that is not allowed, with its path and the option that forbids it; `None`
     /// if all are allowed. A password is never allowed, and neither is a label in a domain of Kubernetes.
-    pub(super) fn forbidden(&self, spec: &DeviceSpec) -> Option<String> {
+    pub(super) fn forbidden(&self, spec: &DeviceDescription) -> Option<String> {
         if spec.password.is_some() {
             return Some(
                 "password: everyone who reads the object would see it; put it into a Secret that `credentialSecretRef` names"

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use staffetta_driver::DriverError;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
@@ -24,12 +25,14 @@ pub(crate) struct DeviceBackEnd {
     info: Mutex<DeviceInfo>,
     /// The IP address of the device; `None` if it could not be resolved when the connection was opened.
     host_ip: Option<IpAddr>,
+    /// A digest of the parameters of the connection, including the password.
+    credentials: u64,
 }
 
 impl DeviceBackEnd {
     /// Creates the back end on top of the driver of the device.
-    pub(crate) fn new(driver: Arc<dyn AppHostingDriver>, host_ip: Option<IpAddr>) -> Self {
-        Self { driver, info: Mutex::default(), host_ip }
+    pub(crate) fn new(driver: Arc<dyn AppHostingDriver>, host_ip: Option<IpAddr>, credentials: u64) -> Self {
+        Self { driver, info: Mutex::default(), host_ip, credentials }
     }
 
     /// Reads the device information. If the read fails, the last information is returned, which is empty at first: a
@@ -67,6 +70,14 @@ impl NodeBackEnd for DeviceBackEnd {
 
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
         self.driver.delete_pod(&removal.owner).await
+    }
+
+    fn expect(&self, pods: &[Arc<Pod>]) {
+        self.driver.expect_pods(pods);
+    }
+
+    fn credentials(&self) -> Option<u64> {
+        Some(self.credentials)
     }
 
     fn last_answer(&self) -> Option<Instant> {
@@ -132,7 +143,7 @@ mod tests {
     async fn a_device_that_does_not_say_what_it_is_takes_pods_all_the_same() {
         let device = MemoryDevices::default().device("r1");
         let driver = MemoryAppHostingDriver::new(Arc::clone(&device), "east".into());
-        let back_end = DeviceBackEnd::new(Arc::new(driver), None);
+        let back_end = DeviceBackEnd::new(Arc::new(driver), None, 0);
         let serial = async || match back_end.health().await.unwrap() {
             Reply::Now(health) => health.info.machine_id,
             Reply::Later => unreachable!("it answers at once"),

@@ -3,14 +3,13 @@
 
 use std::collections::HashSet;
 
-use staffetta_driver::app_hosting::DeviceSpec;
-
 use super::description::node;
+use super::device::DeviceDescription;
 use crate::node::{is_label_key, is_label_value, is_own_label};
 
 /// Returns a message about the first field of a specification that is invalid for every driver, with the path of the field;
 /// `None` if there is none.
-pub(super) fn mistake(spec: &DeviceSpec) -> Option<String> {
+pub(super) fn mistake(spec: &DeviceDescription) -> Option<String> {
     if spec.port == Some(0) {
         return Some("port: must be 1 to 65535".to_owned());
     }

@@ -16,7 +16,7 @@ pub struct CiscoDevice {
     /// Standard object metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The specification, which should be a [`DeviceSpec`](staffetta_driver::app_hosting::DeviceSpec) in JSON.
+    /// The specification, which should be a [`DeviceDescription`](super::DeviceDescription) in JSON.
     #[serde(default)]
     pub spec: Value,
     /// The observed state of the device, written by the controller; `None` before the first write.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
-use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec};
+use staffetta_driver::app_hosting::AppHostingDriver;
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::spawn_blocking;
 
+use super::device::DeviceDescription;
 use crate::lock::lock;
 
 /// The step of opening a connection, for error messages.
@@ -18,8 +19,8 @@ pub(super) const OPEN: &str = "connect to the device";
 /// The time for which the result of opening a connection to a device is kept for the next attempt, if no caller has waited for it.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// The driver with an open connection to a device, or the error of opening it.
-type ConnectionResult = Result<Arc<dyn AppHostingDriver>, DriverError>;
+/// The driver with an open connection to a device and a digest of its parameters with the password, or the error of opening it.
+type ConnectionResult = Result<(Arc<dyn AppHostingDriver>, u64), DriverError>;
 
 /// The pending attempts to open connections to devices, by node name. An attempt reads files in a separate thread. If such a read
 /// hangs, retries wait for the same read, so that it occupies only one thread. The result is kept for [`RETENTION`] if no caller waits
@@ -29,7 +30,7 @@ pub(super) struct DriverConnections(Arc<Mutex<HashMap<String, DriverConnection>>
 
 /// A pending attempt to open a connection, with the specification of the device.
 struct DriverConnection {
-    spec: DeviceSpec,
+    spec: DeviceDescription,
     opened: Shared<BoxFuture<'static, ConnectionResult>>,
 }
 
@@ -39,8 +40,8 @@ impl DriverConnections {
     pub(super) async fn open(
         &self,
         node: &str,
-        spec: DeviceSpec,
-        open: impl FnOnce(DeviceSpec) -> ConnectionResult + Send + 'static,
+        spec: DeviceDescription,
+        open: impl FnOnce(DeviceDescription) -> ConnectionResult + Send + 'static,
     ) -> ConnectionResult {
         let opening = self.begin(node, spec, open);
         let opened = opening.clone().await;
@@ -56,8 +57,8 @@ impl DriverConnections {
     fn begin(
         &self,
         node: &str,
-        spec: DeviceSpec,
-        open: impl FnOnce(DeviceSpec) -> ConnectionResult + Send + 'static,
+        spec: DeviceDescription,
+        open: impl FnOnce(DeviceDescription) -> ConnectionResult + Send + 'static,
     ) -> Shared<BoxFuture<'static, ConnectionResult>> {
         let mut connecting = lock(&self.0);
         if let Some(known) = connecting.get(node).filter(|known| known.spec == spec) {

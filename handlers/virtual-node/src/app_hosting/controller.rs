@@ -13,7 +13,7 @@ use staffetta_driver::Reason;
 use staffetta_driver::app_hosting::HostedPod;
 use staffetta_driver::virtual_node::PodProgress;
 use staffetta_handler::{
-    HandlerError, Identity, ResourceEventHandler, Source, Trigger, TriggerHandler, TriggerSender,
+    Action, HandlerError, Identity, ResourceEventHandler, Source, Trigger, TriggerHandler, TriggerSender,
 };
 use tokio::time::Instant;
 
@@ -228,32 +228,32 @@ fn has_finalizer(object: &CiscoDevice) -> bool {
 impl ResourceEventHandler<CiscoDevice> for Controller {
     type Error = DeviceError;
 
-    async fn on_present(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
+    async fn on_present(&self, object: &Arc<CiscoDevice>) -> Result<Action, DeviceError> {
         if object.metadata.namespace.is_some() {
             let reason = "the kind CiscoDevice is namespaced in this cluster: replace its definition by that of etc/deploy";
             return Err(DeviceError::Invalid(reason.to_owned()));
         }
-        self.reconcile(&self.newest(object)).await
+        self.reconcile(&self.newest(object)).await.map(Action::from)
     }
 
-    async fn on_finalize(&self, object: &Arc<CiscoDevice>) -> Result<(), DeviceError> {
+    async fn on_finalize(&self, object: &Arc<CiscoDevice>) -> Result<Action, DeviceError> {
         if object.metadata.namespace.is_some() {
-            return Ok(());
+            return Ok(Action::done());
         }
-        self.take_out(&self.newest(object)).await
+        self.take_out(&self.newest(object)).await.map(Action::from)
     }
 }
 
 impl TriggerHandler<DeviceDue> for Controller {
     type Error = DeviceError;
 
-    async fn on_trigger(&self, trigger: &DeviceDue) -> Result<(), DeviceError> {
+    async fn on_trigger(&self, trigger: &DeviceDue) -> Result<Action, DeviceError> {
         match self.devices.object(trigger.identity()) {
             Some(object) if object.metadata.deletion_timestamp.is_none() && has_finalizer(&object) => {
                 let verdict = self.devices.verdict(&object);
-                self.write_status(&object, &verdict).await
+                self.write_status(&object, &verdict).await.map(Action::from)
             }
-            _ => Ok(()),
+            _ => Ok(Action::done()),
         }
     }
 }

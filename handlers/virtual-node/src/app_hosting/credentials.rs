@@ -5,10 +5,11 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use staffetta_driver::app_hosting::{DeviceSpec, Password};
+use staffetta_driver::app_hosting::Password;
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::Failure;
 
+use super::device::DeviceDescription;
 use super::file::{FileError, password};
 
 /// The step of reading the credentials, for error messages.
@@ -22,7 +23,10 @@ const CREDENTIALS_LABEL: &str = "staffetta.dev/device-credentials";
 /// itself if it names none. The Secret is read each time the connection to the device is opened, for example after the device refused
 /// the previous credentials. Returns an error if the Secret cannot be read, does not exist, lacks the label of credentials, or has no
 /// key `password` with text.
-pub(super) async fn with_account(client: &Client, spec: &DeviceSpec) -> Result<DeviceSpec, DriverError> {
+pub(super) async fn with_account(
+    client: &Client,
+    spec: &DeviceDescription,
+) -> Result<DeviceDescription, DriverError> {
     let mut spec = spec.clone();
     let Some(reference) = spec.credential_secret_ref.clone() else { return Ok(spec) };
     let namespace = client.default_namespace();

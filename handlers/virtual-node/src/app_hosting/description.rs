@@ -5,8 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Taint;
-use staffetta_driver::app_hosting::{DeviceSpec, Password};
+use staffetta_driver::app_hosting::Password;
 
+use super::device::DeviceDescription;
 use crate::node::{NodeSpec, PROVIDER_TAINT};
 
 /// The value of the label and the taint `virtual-kubelet.io/provider` of the nodes of devices.
@@ -16,7 +17,7 @@ const PROVIDER: &str = "cisco";
 pub(super) const PROVIDER_LABEL: (&str, &str) = ("provider", "cisco-apphosting");
 
 /// Returns the specification of the node `name` of a device.
-pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
+pub(super) fn node(name: &str, spec: &DeviceDescription) -> NodeSpec {
     let mut labels: BTreeMap<String, String> =
         [("platform", "cisco-ios-xe"), PROVIDER_LABEL, ("virtual-kubelet.io/provider", PROVIDER)]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -53,8 +54,8 @@ pub(super) fn node(name: &str, spec: &DeviceSpec) -> NodeSpec {
 
 /// Returns a digest of all parts of the specification that affect the connection to a device: everything except the
 /// labels, taints, region, zone, maximum number of pods and log level.
-fn session(spec: &DeviceSpec) -> u64 {
-    let connection = DeviceSpec {
+pub(super) fn session(spec: &DeviceDescription) -> u64 {
+    let connection = DeviceDescription {
         labels: BTreeMap::new(),
         taints: Vec::new(),
         region: None,
@@ -76,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    fn spec(more: &serde_json::Value) -> DeviceSpec {
+    fn spec(more: &serde_json::Value) -> DeviceDescription {
         let mut spec =
             json!({ "driver": "XE", "address": "192.0.2.1", "username": "admin", "password": "one" });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

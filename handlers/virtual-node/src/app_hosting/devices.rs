@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use staffetta_driver::app_hosting::DeviceSpec;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use staffetta_handler::{Event, Identity, Index};
 use tokio::sync::Notify;
 
 use super::check::mistake;
 use super::cisco_device::CiscoDevice;
+use super::device::DeviceDescription;
 use super::entry::DeviceEntry;
 use super::name::is_name;
 use super::options::AppHostingOptions;
@@ -22,8 +25,16 @@ pub(super) struct Devices {
     claims: Mutex<HashMap<String, BTreeMap<Rank, Claim>>>,
     /// The options that limit what a `CiscoDevice` object may specify.
     options: AppHostingOptions,
+    /// Parses the specification in a `CiscoDevice` object.
+    parse: fn(Value) -> Result<DeviceDescription, serde_json::Error>,
     /// Notified when a device specification is added, changed or removed.
     pub(super) changed: Notify,
+}
+
+/// Parses a specification, whose section must be of the type `S`. The driver of the device parses the section again.
+fn parse<S: DeserializeOwned>(spec: Value) -> Result<DeviceDescription, serde_json::Error> {
+    DeviceDescription::<S>::deserialize(&spec)?;
+    serde_json::from_value(spec)
 }
 
 /// The precedence of a device specification among those with the same node name. The valid one with the lowest
@@ -42,7 +53,7 @@ pub(super) struct Claim {
     /// The `CiscoDevice` object with the specification; `None` if it comes from a file or the configuration.
     pub(super) object: Option<Arc<CiscoDevice>>,
     /// The last valid specification of the device; `None` if none was valid yet.
-    pub(super) spec: Option<Arc<DeviceSpec>>,
+    pub(super) spec: Option<Arc<DeviceDescription>>,
     /// A file with the password of the device, which overrides the password in the specification; `None` if none is configured.
     pub(super) password_file: Option<PathBuf>,
     /// The reason why the current specification is invalid; `None` if it is valid. While the current specification is
@@ -86,7 +97,13 @@ impl Devices {
             (name, BTreeMap::from([(Rank::File, claim)]))
         });
         let claims = claims.collect();
-        Self { claims: Mutex::new(claims), options, changed: Notify::new() }
+        let parse = parse::<Map<String, Value>>;
+        Self { claims: Mutex::new(claims), options, parse, changed: Notify::new() }
+    }
+
+    /// Makes the index accept only `CiscoDevice` objects whose section is of the type `S`.
+    pub(super) fn with_section<S: DeserializeOwned>(self) -> Self {
+        Self { parse: parse::<S>, ..self }
     }
 
     /// Returns the specifications in effect, by the name of the node.
@@ -199,11 +216,11 @@ impl Devices {
     }
 
     /// Returns the decoded specification of the `CiscoDevice` object `name`, or the reason why it is invalid.
-    fn described(&self, name: &str, object: &CiscoDevice) -> Result<DeviceSpec, String> {
+    fn described(&self, name: &str, object: &CiscoDevice) -> Result<DeviceDescription, String> {
         if !is_name(name) {
             return Err("no node may have the name of this object: at most 63 characters".to_owned());
         }
-        let spec = serde_json::from_value(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
+        let spec = (self.parse)(object.spec.clone()).map_err(|error| format!("spec: {error}"))?;
         let mistake = mistake(&spec).or_else(|| self.options.forbidden(&spec));
         mistake.map_or(Ok(spec), |mistake| Err(format!("spec.{mistake}")))
     }
@@ -231,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    fn object(uid: &str, spec: &serde_json::Value) -> Arc<CiscoDevice> {
+    fn object(uid: &str, spec: &Value) -> Arc<CiscoDevice> {
         let metadata = json!({ "name": "r1", "uid": uid });
         Arc::new(serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap())
     }
@@ -329,5 +346,26 @@ mod tests {
         assert!(matches!(devices.verdict(&wrong), Verdict::Invalid(reason) if reason.contains("colour")));
         devices.claim(&object("uid", &spec("three")));
         assert_eq!(address().as_deref(), Some("three"));
+    }
+
+    #[test]
+    fn a_section_that_its_driver_cannot_read_is_told_and_the_description_before_it_holds() {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Section {
+            #[serde(rename = "slot")]
+            _slot: u8,
+        }
+        let devices = index(BTreeMap::new()).with_section::<Section>();
+        let device = |section| object("uid", &json!({ "driver": "FAKE", "address": "one", "xe": section }));
+        devices.claim(&device(json!({ "slot": 1 })));
+        let wrong = device(json!({ "colour": 1 }));
+        devices.claim(&wrong);
+        let verdict = devices.verdict(&wrong);
+        assert!(
+            matches!(&verdict, Verdict::Invalid(reason) if reason.contains("unknown field `colour`")),
+            "{verdict:?}"
+        );
+        assert!(devices.is_held_by("r1", "uid"));
     }
 }

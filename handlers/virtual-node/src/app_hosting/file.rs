@@ -1,15 +1,18 @@
 //! Reads and checks the devices in the configuration and in files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use staffetta_driver::app_hosting::{AppHostingDriverTable, DeviceSpec, Password};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use staffetta_driver::app_hosting::{AppHostingDriverTable, Password};
 use staffetta_handler::causes;
 
 use super::check::mistake;
+use super::device::DeviceDescription;
 use super::entry::DeviceEntry;
 use super::name::{is_name, node_name};
 
@@ -71,16 +74,29 @@ pub enum FileError {
 /// The content of a file: one device under `device:`, as in Cisco's provider, or a list under `devices:`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DeviceFile {
-    #[serde(default)]
-    device: Option<DeviceSpec>,
-    #[serde(default)]
-    devices: Option<Vec<DeviceEntry>>,
+struct DeviceFile<S = Map<String, Value>> {
+    device: Option<DeviceDescription<S>>,
+    devices: Option<Vec<DeviceEntry<S>>>,
+}
+
+impl<S> DeviceFile<S> {
+    /// Returns the devices of the file; `None` if it has neither key.
+    fn entries(self) -> Option<Vec<DeviceEntry<S>>> {
+        if self.device.is_none() && self.devices.is_none() {
+            return None;
+        }
+        let single = self.device.map(|device| DeviceEntry { name: None, password_file: None, device });
+        Some(single.into_iter().chain(self.devices.into_iter().flatten()).collect())
+    }
 }
 
 /// Returns the devices of the configuration (`entries`) and of `files`, by the name of their node. Returns an error if
-/// a file cannot be read or is malformed, if a device is invalid, or if two devices have the same node name.
-pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<String, DeviceEntry>, FileError> {
+/// a file cannot be read or is malformed, if a device is invalid, or if two devices have the same node name. `S` is the type of the
+/// section of drivers in the files ([`DeviceDescription::xe`]); the devices of the configuration are checked with it.
+pub fn read<S: DeserializeOwned + Serialize>(
+    entries: &[DeviceEntry],
+    files: &[PathBuf],
+) -> Result<BTreeMap<String, DeviceEntry>, FileError> {
     let mut devices = BTreeMap::new();
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |origin: &str, entry: DeviceEntry| {
@@ -95,7 +111,7 @@ pub fn read(entries: &[DeviceEntry], files: &[PathBuf]) -> Result<BTreeMap<Strin
         add("the configuration", entry.clone())?;
     }
     for file in files {
-        for entry in of_text(file, &text(file, "device descriptions")?)? {
+        for entry in of_text::<S>(file, &text(file, "device descriptions")?)? {
             add(&file.display().to_string(), entry)?;
         }
     }
@@ -109,10 +125,16 @@ pub fn check(
     devices: &BTreeMap<String, DeviceEntry>,
     drivers: &AppHostingDriverTable,
 ) -> Result<(), FileError> {
+    let mut ways = HashMap::new();
     for (name, entry) in devices {
-        let mut spec = entry.device.clone();
+        let mut spec = entry.device.spec();
+        let way = (spec.address.to_ascii_lowercase(), spec.management_port());
+        if let Some(other) = ways.insert(way, name) {
+            let reason = format!("address: the node {other} has the same address and port");
+            return Err(FileError::Refused { name: name.clone(), reason });
+        }
         // An account from a Secret or a file is not read here.
-        let in_secret = spec.credential_secret_ref.is_some();
+        let in_secret = entry.device.credential_secret_ref.is_some();
         if in_secret {
             spec.username = "not-read".into();
         }
@@ -156,20 +178,27 @@ fn text(file: &Path, purpose: &'static str) -> Result<String, FileError> {
     Ok(text)
 }
 
-/// Parses a file of devices: one below `device:`, or a list below `devices:`. An error holds no excerpt of the file, which may contain a
-/// password.
-fn of_text(file: &Path, text: &str) -> Result<Vec<DeviceEntry>, FileError> {
+/// Parses a file of devices: one below `device:`, or a list below `devices:`. Their sections must be of the type `S`. An error holds no
+/// excerpt of the file, which may contain a password.
+fn of_text<S: DeserializeOwned + Serialize>(file: &Path, text: &str) -> Result<Vec<DeviceEntry>, FileError> {
     let malformed = |reason: &str| FileError::Malformed { file: file.to_owned(), reason: reason.to_owned() };
-    let DeviceFile { device, devices } = serde_saphyr::from_str(text).map_err(|error| {
+    let wrong = |error: serde_saphyr::Error| {
         // After the first line there is an excerpt of the file, which may contain a password.
         malformed(error.to_string().lines().next().unwrap_or_default())
-    })?;
+    };
+    let typed = serde_saphyr::from_str::<DeviceFile<S>>(text).map_err(wrong)?.entries();
+    let untyped = serde_saphyr::from_str::<DeviceFile>(text).map_err(wrong)?.entries();
     // Whoever runs without devices names no file: the nodes of those that were in it would be deleted.
-    if device.is_none() && devices.is_none() {
+    let (Some(typed), Some(mut entries)) = (typed, untyped) else {
         return Err(malformed("it has neither `device:` nor `devices:`"));
+    };
+    for (entry, typed) in entries.iter_mut().zip(typed) {
+        // Only its type says whether a 0 in YAML is a number or a string.
+        let section = typed.device.xe.map(serde_json::to_value).transpose();
+        let section = section.map_err(|error| malformed(&error.to_string()))?;
+        entry.device.xe = section.and_then(|section| section.as_object().cloned());
     }
-    let single = device.map(|device| DeviceEntry { name: None, password_file: None, device });
-    Ok(single.into_iter().chain(devices.into_iter().flatten()).collect())
+    Ok(entries)
 }
 
 #[cfg(test)]
@@ -179,7 +208,7 @@ mod tests {
     const FILE: &str = "devices.yaml";
 
     fn devices(text: &str) -> Result<Vec<(String, DeviceEntry)>, FileError> {
-        let entries = of_text(Path::new(FILE), text)?.into_iter();
+        let entries = of_text::<Map<String, Value>>(Path::new(FILE), text)?.into_iter();
         entries.map(|entry| Ok((checked(FILE, &entry)?, entry))).collect()
     }
 
@@ -190,8 +219,21 @@ mod tests {
                     type: VirtualPortGroup\n        virtualPortGroup:\n          dhcp: true\n          interface: \"0\"\n";
         let devices = devices(text).unwrap();
         assert_eq!((devices.len(), devices[0].0.as_str()), (1, "cisco-vk-192-0-2-1"));
-        assert_eq!(devices[0].1.device.management_port(), 443);
+        assert_eq!(devices[0].1.device.spec().management_port(), 443);
         assert!(!format!("{devices:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_scalar_of_a_section_has_the_type_that_the_section_gives_it() {
+        #[derive(Serialize, Deserialize)]
+        struct Section {
+            interface: String,
+            dhcp: bool,
+        }
+        let text = "device:\n  driver: XE\n  address: r1\n  xe:\n    interface: 0\n    dhcp: \"true\"\n";
+        let entries = of_text::<Section>(Path::new(FILE), text).unwrap();
+        let section = entries[0].device.xe.clone().unwrap();
+        assert_eq!(Value::from(section), serde_json::json!({ "interface": "0", "dhcp": true }));
     }
 
     #[test]
@@ -219,6 +261,21 @@ mod tests {
     }
 
     #[test]
+    fn a_section_that_is_not_as_its_driver_reads_it_is_refused_with_its_place() {
+        #[derive(Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Section {
+            #[serde(rename = "slot")]
+            _slot: u8,
+        }
+        let text = |key: &str| format!("device:\n  driver: XE\n  address: r1\n  xe:\n    {key}: 1\n");
+        let read = |key| of_text::<Section>(Path::new(FILE), &text(key));
+        assert_eq!(read("slot").unwrap()[0].device.xe.as_ref().unwrap()["slot"], 1);
+        let error = read("colour").unwrap_err().to_string();
+        assert!(error.contains("colour") && error.contains("line 5") && error.contains(FILE), "{error}");
+    }
+
+    #[test]
     fn a_file_without_devices_is_no_list_of_devices_unless_it_says_so() {
         for text in ["", "# nothing yet\n", "{}"] {
             assert!(devices(text).is_err(), "{text:?}");
@@ -228,21 +285,38 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_and_a_name_that_is_there_twice_are_named() {
-        let missing = read(&[], &["/nowhere/devices.yaml".into()]).unwrap_err();
+        let missing = read::<Map<String, Value>>(&[], &["/nowhere/devices.yaml".into()]).unwrap_err();
         assert_eq!(missing.to_string(), "read /nowhere/devices.yaml (device descriptions)");
         let folder = tempfile::tempdir().unwrap();
         let files = ["one.yaml", "two.yaml"].map(|name| folder.path().join(name));
         for file in &files {
             fs::write(file, "device: { driver: FAKE, address: r1 }\n").unwrap();
         }
-        let twice = read(&[], &files).unwrap_err();
+        let twice = read::<Map<String, Value>>(&[], &files).unwrap_err();
         assert!(matches!(twice, FileError::DuplicateName { name, .. } if name == "cisco-vk-r1"));
-        let entry = of_text(Path::new(FILE), "device: { driver: FAKE, address: r1 }\n").unwrap();
-        let twice = read(&entry, &files[..1]).unwrap_err().to_string();
+        let entry = of_text::<Map<String, Value>>(Path::new(FILE), "device: { driver: FAKE, address: r1 }\n")
+            .unwrap();
+        let twice = read::<Map<String, Value>>(&entry, &files[..1]).unwrap_err().to_string();
         assert!(
             twice.starts_with("two devices have the node name `cisco-vk-r1`: in the configuration and in "),
             "{twice}"
         );
+    }
+
+    #[test]
+    fn two_nodes_on_one_device_are_refused_with_both_names_and_two_ports_are_two_devices() {
+        let drivers =
+            std::sync::Arc::new(staffetta_memory::MemoryDevices::default().of_cluster("east".into()));
+        let drivers = AppHostingDriverTable::new("FAKE", [("FAKE".to_owned(), drivers as _)].into());
+        let checked = |second: &str| {
+            let text = format!(
+                "devices:\n- name: east\n  device: {{ address: r1 }}\n- name: west\n  device: {{ {second} }}\n"
+            );
+            check(&devices(&text).unwrap().into_iter().collect(), &drivers)
+        };
+        let error = causes(&checked("address: R1").unwrap_err());
+        assert!(error.contains("west") && error.contains("east has the same address and port"), "{error}");
+        assert!(checked("address: r1, port: 8443").is_ok() && checked("address: r2").is_ok());
     }
 
     #[test]

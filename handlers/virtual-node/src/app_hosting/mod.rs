@@ -12,6 +12,7 @@ mod connecting;
 mod controller;
 mod credentials;
 mod description;
+mod device;
 mod devices;
 mod entry;
 mod error;
@@ -26,6 +27,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use staffetta_driver::app_hosting::AppHostingDriverTable;
 use staffetta_handler::{Recorder, Registration};
 
@@ -44,6 +47,7 @@ use crate::shared::Dependencies;
 pub(crate) use self::back_end::DeviceBackEnd;
 pub use self::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 pub use self::controller::FINALIZER;
+pub use self::device::{CredentialSecretRef, DeviceDescription, LogLevel, TaintEffect, TaintSpec};
 pub use self::entry::DeviceEntry;
 pub use self::error::DeviceError;
 pub use self::file::{FileError, check as check_devices, read as read_devices};
@@ -76,14 +80,17 @@ pub struct AppHosting {
 
 impl AppHosting {
     /// Builds the registration of the handler, including the reconciler of `CiscoDevice` objects if `custom_resources`
-    /// is `true`.
+    /// is `true`. `S` is the type of the section of drivers in these objects
+    /// ([`DeviceDescription::xe`]).
     ///
     /// # Errors
     ///
     /// Returns an error if the certificates of the kubelet APIs cannot be read or generated.
-    pub fn registration(self) -> Result<Registration<VirtualNodes>, KubeletError> {
+    pub fn registration<S: DeserializeOwned + Serialize>(
+        self,
+    ) -> Result<Registration<VirtualNodes>, KubeletError> {
         let Self { cluster, client, options, devices, drivers, recorder, custom_resources, figures } = self;
-        let known = Arc::new(Devices::new(devices, options.clone()));
+        let known = Arc::new(Devices::new(devices, options.clone()).with_section::<S>());
         let (devices, connecting) = (Arc::clone(&known), DriverConnections::default());
         let source = DeviceSource { devices, drivers, client: client.clone(), connecting };
         let kubelets = options.kubelets().map(Kubelets::new).transpose()?;

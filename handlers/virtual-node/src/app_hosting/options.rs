@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::entry::DeviceEntry;
 use crate::kubelet::{KubeletOptions, KubeletWords};
@@ -15,7 +16,8 @@ use crate::kubelet::{KubeletOptions, KubeletWords};
 /// Devices are specified here, in files, and, if the API server serves the kind, by `CiscoDevice` objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct AppHostingOptions {
+#[schemars(bound = "S: JsonSchema + Serialize")]
+pub struct AppHostingOptions<S = Map<String, Value>> {
     /// YAML files that specify devices: one device under `device:`, as in Cisco's provider, or a list under `devices:`,
     /// each with a `name` for its node. The files are read at the start.
     #[schemars(extend("uniqueItems" = true))]
@@ -25,7 +27,7 @@ pub struct AppHostingOptions {
     /// or one table `[[app_hosting.devices]]` per device. `config show` never prints this list, because an entry may
     /// contain a password.
     #[schemars(extend("x-secret" = true))]
-    pub devices: Vec<DeviceEntry>,
+    pub devices: Vec<DeviceEntry<S>>,
     /// The addresses that a `CiscoDevice` may have: IP addresses, networks such as `192.0.2.0/24`, host names, and domains
     /// such as `.example.com` for all names in them. By default none: the controller sends credentials there.
     #[schemars(extend("uniqueItems" = true))]
@@ -82,7 +84,7 @@ pub struct AppHostingOptions {
     pub kubelet_client_ca_file: Option<PathBuf>,
 }
 
-impl Default for AppHostingOptions {
+impl<S> Default for AppHostingOptions<S> {
     fn default() -> Self {
         let count = |number| NonZeroU64::new(number).expect("the defaults are not zero");
         Self {

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::Client;
-use staffetta_driver::app_hosting::{AppHostingDriverTable, DeviceSpec};
+use staffetta_driver::app_hosting::{AppHostingDriverTable, TlsSpec};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::HandlerError;
+use tracing::warn;
 
 use super::back_end::DeviceBackEnd;
 use super::connecting::{DriverConnections, OPEN};
 use super::credentials::{password_of, with_account};
-use super::description::node;
+use super::description::{node, session};
+use super::device::DeviceDescription;
 use super::devices::{Claim, Devices};
 use crate::back_end::NodeBackEnd;
 use crate::node::NodeSpec;
@@ -46,6 +48,9 @@ impl NodeSource for DeviceSource {
             for (name, claim) in self.devices.in_effect() {
                 if let Some(spec) = &claim.spec {
                     let node = NodeSpec { retired: claim.is_leaving(), ..node(&name, spec) };
+                    if reported.get(&name).is_none_or(|before| before.session != node.session) {
+                        warn_of_tls(&name, &spec.tls);
+                    }
                     wanted.insert(name, node);
                 }
             }
@@ -76,14 +81,27 @@ impl NodeSource for DeviceSource {
         let address = spec.address.clone();
         let drivers = self.drivers.clone();
         // The certificates that a description names are in files, too.
-        let open = move |mut spec: DeviceSpec| {
+        let open = move |mut spec: DeviceDescription| {
             if let Some(file) = password_file {
                 spec.password = Some(password_of(&file)?);
             }
-            drivers.driver(&spec)
+            Ok((drivers.driver(&spec.spec())?, session(&spec)))
         };
-        let driver = self.connecting.open(&node.name, spec, open).await?;
-        Ok(Arc::new(DeviceBackEnd::new(driver, host_ip(&address).await)))
+        let (driver, credentials) = self.connecting.open(&node.name, spec, open).await?;
+        Ok(Arc::new(DeviceBackEnd::new(driver, host_ip(&address).await, credentials)))
+    }
+}
+
+/// Logs what of the connection to the device of a node is not secure.
+fn warn_of_tls(node: &str, tls: &TlsSpec) {
+    if !tls.enabled {
+        warn!(node, "TLS is off: the password of this device is sent in clear text");
+    }
+    if tls.insecure_skip_verify {
+        warn!(
+            node,
+            "tls.insecureSkipVerify is on: the device is not authenticated, and its password can be stolen"
+        );
     }
 }
 
@@ -102,7 +120,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use futures_util::FutureExt;
-    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, Password};
+    use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec, Password};
     use staffetta_handler::causes;
     use staffetta_memory::MemoryDevices;
 
@@ -125,7 +143,7 @@ mod tests {
     /// Returns a node source with the device `r1` and these drivers.
     fn source(drivers: impl AppHostingDrivers + 'static, password_file: Option<PathBuf>) -> DeviceSource {
         let drivers: Arc<dyn AppHostingDrivers> = Arc::new(drivers);
-        let spec = DeviceSpec { address: "192.0.2.1".into(), ..DeviceSpec::default() };
+        let spec = DeviceDescription { address: "192.0.2.1".into(), ..DeviceDescription::default() };
         let device = DeviceEntry { name: None, password_file, device: spec };
         let nowhere = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         DeviceSource {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use staffetta_driver::Owner;
-use staffetta_handler::{Event, Interest, OrderingKey, ResourceEventHandler, Tombstone, TriggerHandler};
+use staffetta_handler::{
+    Action, Event, Interest, OrderingKey, ResourceEventHandler, Tombstone, TriggerHandler,
+};
 
 use super::VirtualNodes;
 use crate::error::VirtualNodeError;
@@ -40,16 +42,16 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
         event.object().and_then(|pod| node_group(node_of(pod)))
     }
 
-    async fn on_present(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
+    async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, VirtualNodeError> {
         let (owner, node) = (Owner::of(&pod.metadata), node_of(pod));
-        self.0.fenced(node, self.0.reconcile_pod(&owner, node)).await
+        self.0.fenced(node, self.0.reconcile_pod(&owner, node)).await.map(Action::from)
     }
 
-    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
+    async fn on_finalize(&self, pod: &Arc<Pod>) -> Result<Action, VirtualNodeError> {
         self.on_present(pod).await
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<(), VirtualNodeError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Pod>) -> Result<Action, VirtualNodeError> {
         let pod = match tombstone {
             Tombstone::Last(pod) => Some(Arc::clone(pod)),
             Tombstone::Missed(identity) => self.0.missed_pod(&identity.uid.as_str().into()),
@@ -57,9 +59,9 @@ impl ResourceEventHandler<Pod> for VirtualNodes {
         let Some(pod) = pod else {
             // It was on no virtual node.
             self.0.forget(&tombstone.object_ref().uid.into());
-            return Ok(());
+            return Ok(Action::done());
         };
-        self.0.fenced(node_of(&pod), self.0.pod_is_gone(&pod)).await
+        self.0.fenced(node_of(&pod), self.0.pod_is_gone(&pod)).await.map(Action::from)
     }
 }
 
@@ -82,14 +84,14 @@ impl ResourceEventHandler<Node> for VirtualNodes {
         Some(node_key(event.object_ref().name))
     }
 
-    async fn on_present(&self, node: &Arc<Node>) -> Result<(), VirtualNodeError> {
+    async fn on_present(&self, node: &Arc<Node>) -> Result<Action, VirtualNodeError> {
         let name = node.metadata.name.as_deref().unwrap_or_default();
-        self.0.fenced(name, self.0.reconcile_node(name)).await
+        self.0.fenced(name, self.0.reconcile_node(name)).await.map(Action::from)
     }
 
-    async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<(), VirtualNodeError> {
+    async fn on_deleted(&self, tombstone: &Tombstone<Node>) -> Result<Action, VirtualNodeError> {
         let name = tombstone.object_ref().name;
-        self.0.fenced(name, self.0.reconcile_node(name)).await
+        self.0.fenced(name, self.0.reconcile_node(name)).await.map(Action::from)
     }
 }
 
@@ -100,9 +102,9 @@ impl TriggerHandler<PodDue> for VirtualNodes {
         node_group(&trigger.node)
     }
 
-    async fn on_trigger(&self, trigger: &PodDue) -> Result<(), VirtualNodeError> {
+    async fn on_trigger(&self, trigger: &PodDue) -> Result<Action, VirtualNodeError> {
         let owner = trigger.owner();
-        self.0.fenced(&trigger.node, self.0.reconcile_pod(&owner, &trigger.node)).await
+        self.0.fenced(&trigger.node, self.0.reconcile_pod(&owner, &trigger.node)).await.map(Action::from)
     }
 }
 
@@ -119,8 +121,8 @@ impl TriggerHandler<NodeDue> for VirtualNodes {
         Some(node_key(trigger.name()))
     }
 
-    async fn on_trigger(&self, trigger: &NodeDue) -> Result<(), VirtualNodeError> {
+    async fn on_trigger(&self, trigger: &NodeDue) -> Result<Action, VirtualNodeError> {
         let name = trigger.name();
-        self.0.fenced(name, self.0.reconcile_node(name)).await
+        self.0.fenced(name, self.0.reconcile_node(name)).await.map(Action::from)
     }
 }

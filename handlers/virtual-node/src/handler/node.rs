@@ -154,7 +154,7 @@ impl Shared {
 }
 
 /// Returns `true` if the status of the pod has a container with an id: the machine has had a workload of the pod.
-fn was_made(pod: &Pod) -> bool {
+pub(super) fn was_made(pod: &Pod) -> bool {
     let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     containers.into_iter().any(|container| container.container_id.is_some())
 }

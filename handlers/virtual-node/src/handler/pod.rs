@@ -8,11 +8,15 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason, Uid};
 use staffetta_handler::{EventNote, Failure, causes};
+use tracing::warn;
 
+use super::node::was_made;
 use crate::error::{REFUSED, VirtualNodeError};
 use crate::machine::Machine;
 use crate::node::{MachineView, NodeObject};
-use crate::pod::{Change, PodFacts, PodObservation, PodTask, decide, form, node_of, patch, status};
+use crate::pod::{
+    Change, PodFacts, PodObservation, PodTask, after_loss, decide, form, node_of, out_of_pods, patch, status,
+};
 use crate::recorder::EventReason;
 use crate::shared::Shared;
 use crate::triggers::{PodDue, pod_identity};
@@ -48,6 +52,12 @@ impl Shared {
         if view.object != NodeObject::Ours {
             return Ok(());
         }
+        let on_node = self.cluster.pods_on(&machine.name);
+        if let Some(status) = out_of_pods(&pod, on_node.iter().map(|pod| &**pod), view.spec.max_pods) {
+            self.pods.fresh(&pod)?;
+            self.note_pod(owner, EventReason::OutOfPods, status["message"].as_str().unwrap_or_default());
+            return self.pods.status(&pod, status).await.map(drop).map_err(VirtualNodeError::Status);
+        }
         self.report_ephemeral_containers(&pod, owner);
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
@@ -62,7 +72,20 @@ impl Shared {
         if workload.is_some() && !record.workload_seen && !replaced {
             self.records.entry(owner.uid.clone()).or_default().workload_seen = true;
         }
-        match decide(&pod, &facts) {
+        let task = decide(&pod, &facts);
+        if matches!(task, PodTask::Report | PodTask::Apply { .. } | PodTask::Remove)
+            && workload.is_none()
+            && was_made(&pod)
+            && record.applied.is_none()
+            && !record.workload_seen
+            && !machine.is_expected(&owner.uid)
+        {
+            // An earlier process made it: the machine is read by one that knows this first.
+            machine.wake_reader();
+            self.wake(owner, &machine, self.config.policy.poll_interval);
+            return Ok(());
+        }
+        match task {
             PodTask::Leave => Ok(()),
             PodTask::Wait => {
                 self.reset_unanswered(owner);
@@ -71,11 +94,20 @@ impl Shared {
             }
             PodTask::Report => self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await,
             PodTask::Apply { replaces, lost } => {
+                let mut rest = Arc::clone(&pod);
                 if lost && !replaces {
-                    let text = "the machine lost the workload of this pod; it is being deployed again";
+                    let over = after_loss(&pod, workload.as_deref(), Timestamp::now());
+                    let then =
+                        if over.is_some() { "is not started again" } else { "is being deployed again" };
+                    let text = format!("the machine lost containers of this pod; what it lost {then}");
                     self.report(owner, EventReason::Lost, text);
+                    let left = over.as_ref().and_then(|over| over.spec.as_ref());
+                    if left.is_some_and(|left| left.containers.is_empty()) {
+                        return self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await;
+                    }
+                    rest = over.map_or(rest, Arc::new);
                 }
-                let applied = self.apply(&pod, owner, &machine, replaces).await;
+                let applied = self.apply(&pod, rest, owner, &machine, replaces).await;
                 let refused =
                     matches!(applied, Err(VirtualNodeError::Apply(_) | VirtualNodeError::Environment(_)));
                 if lost && refused && self.change(owner, replaces) == Change::Refused {
@@ -92,11 +124,12 @@ impl Shared {
         }
     }
 
-    /// Takes one step to deploy the pod on its machine, then writes its status, including the reason of a failure.
-    /// `replaces` is `true` if the specification of the pod changed after it was deployed.
+    /// Takes one step to deploy `rest`, the pod without the containers that are over, on its machine, then writes the status of the pod,
+    /// including the reason of a failure. `replaces` is `true` if the specification of the pod changed after it was deployed.
     async fn apply(
         &self,
         pod: &Arc<Pod>,
+        rest: Arc<Pod>,
         owner: &Owner,
         machine: &Machine,
         replaces: bool,
@@ -108,7 +141,7 @@ impl Shared {
                     self.wake(owner, machine, self.config.policy.poll_interval);
                     return Ok(());
                 };
-                let request = PodRequest { pod: Arc::clone(pod), environment };
+                let request = PodRequest { pod: rest, environment };
                 let progress =
                     if replaces { back_end.update(&request).await } else { back_end.apply(&request).await };
                 // A machine that refuses the changed pod leaves its workload as it is.
@@ -148,6 +181,24 @@ impl Shared {
                     other => (other.reason(), causes(other)),
                 };
                 self.write_status(pod, machine, (reason, &why), change).await?;
+                if error.is_of_pod_alone() {
+                    // It ends when the pod changes, which is an event.
+                    let reason = error.reason();
+                    let before =
+                        self.records.entry(owner.uid.clone()).or_default().failure.replace(reason.into());
+                    if before.as_deref() != Some(reason) {
+                        warn!(
+                            namespace = owner.namespace,
+                            name = owner.name,
+                            uid = owner.uid.as_str(),
+                            reason,
+                            error = why,
+                            "a pod cannot run as it is specified"
+                        );
+                        self.note_failure(owner, &error);
+                    }
+                    return Ok(());
+                }
                 Err(error)
             }
         }
@@ -249,7 +300,13 @@ impl Shared {
         let workload = machine.workload(&Owner::of(&pod.metadata).uid);
         let host_ip = machine.view().host_ip();
         let observation = PodObservation { workload: workload.as_deref(), why, change, host_ip };
-        let Some(patch) = patch(pod, &status(pod, &observation, Timestamp::now())) else { return Ok(()) };
+        let now = Timestamp::now();
+        let seen = self.records.get(&Owner::of(&pod.metadata).uid).is_some_and(|it| it.workload_seen);
+        let over = after_loss(pod, workload.as_deref(), now).filter(|_| seen && change == Change::Nothing);
+        // The specification stays that of the pod.
+        let over = over.map(|over| Pod { spec: pod.spec.clone(), ..over });
+        let wanted = status(over.as_ref().unwrap_or(pod), &observation, now);
+        let Some(patch) = patch(pod, &wanted) else { return Ok(()) };
         self.pods.fresh(pod)?;
         self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
     }

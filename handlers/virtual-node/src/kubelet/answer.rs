@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::KubeletWords;
 use super::authorization::{Authorizer, credential};
-use super::serve::CertifiedClient;
+use super::serve::{CertifiedClient, ClientAddress};
 use super::stats::{UsageReport, resource_metrics, summary};
 use crate::counters::{Counts, Request, RequestResult};
 use crate::machine::Machine;
@@ -125,11 +125,14 @@ struct Guard {
 async fn authorize(
     State(Guard { data, request, shows_data }): State<Guard>,
     Extension(CertifiedClient(certified)): Extension<CertifiedClient>,
+    Extension(ClientAddress(peer)): Extension<ClientAddress>,
     call: axum::extract::Request,
     next: Next,
 ) -> Response {
     let decision = match credential(certified, call.headers()) {
-        Some(credential) => data.authorizer.authorize(credential, call.method(), call.uri().path()).await,
+        Some(credential) => {
+            data.authorizer.authorize(credential, peer, call.method(), call.uri().path()).await
+        }
         None if shows_data => {
             let option = data.words.client_authority;
             let text = format!(

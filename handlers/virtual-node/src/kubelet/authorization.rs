@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -31,7 +32,10 @@ const PERMITTED_TOKEN: Duration = Duration::from_secs(120);
 /// The time for which a denial is cached, as in a kubelet.
 const DENIED: Duration = Duration::from_secs(30);
 
-/// The maximum number of cached decisions per node.
+/// The number of invalid tokens from one address in the time [`DENIED`] after which further tokens are refused without a review.
+pub(super) const INVALID_TOKENS: usize = 10;
+
+/// The maximum number of cached decisions per node, and of addresses that sent invalid tokens.
 pub(super) const DECISIONS: usize = 256;
 
 /// The time limit of a request for a `TokenReview` or `SubjectAccessReview`.
@@ -62,19 +66,23 @@ pub(super) struct Authorizer {
     node: String,
     /// The cached decisions (`None`: permitted), each with the time until which it is valid.
     decisions: Mutex<HashMap<Access, (Option<Denial>, Instant)>>,
+    /// The number of invalid tokens from each address, with the time until which they are counted.
+    invalid: Mutex<HashMap<IpAddr, (usize, Instant)>>,
 }
 
 impl Authorizer {
     /// Creates the authorizer of the node named `node`, without cached decisions. `client` sends the reviews to the API server.
     pub(super) fn new(client: Client, node: String) -> Self {
-        Self { client, node, decisions: Mutex::default() }
+        Self { client, node, decisions: Mutex::default(), invalid: Mutex::default() }
     }
 
     /// Succeeds if the user of `credential` may send a request with `method` for `path`. If the API server makes no decision, the denial
-    /// has the status 500.
+    /// has the status 500. After too many invalid tokens from the address `peer`, no further one from there is reviewed, and the denial has
+    /// the status 429.
     pub(super) async fn authorize(
         &self,
         credential: ClientCredential,
+        peer: IpAddr,
         method: &Method,
         path: &str,
     ) -> Result<(), Denial> {
@@ -84,7 +92,16 @@ impl Authorizer {
         {
             return denial.clone().map_or(Ok(()), Err);
         }
-        let denial = self.review(&key.0, key.1, key.2).await?;
+        let is_token = matches!(key.0, ClientCredential::Token(_));
+        if is_token && self.has_sent_invalid_tokens(peer) {
+            let text = format!("too many invalid tokens; wait for {} s\n", DENIED.as_secs());
+            return Err((StatusCode::TOO_MANY_REQUESTS, text));
+        }
+        let reviewed = self.review(&key.0, key.1, key.2).await;
+        if is_token && reviewed.as_ref().is_err_and(|(status, _)| *status == StatusCode::UNAUTHORIZED) {
+            self.count_invalid_token(peer);
+        }
+        let denial = reviewed?;
         let valid = match (&denial, &key.0) {
             (Some(_), _) => DENIED,
             (None, ClientCredential::Certificate(..)) => PERMITTED,
@@ -98,6 +115,21 @@ impl Authorizer {
             decisions.insert(key, (denial.clone(), now + valid));
         }
         denial.map_or(Ok(()), Err)
+    }
+
+    /// Returns `true` if no further token from `peer` is to be reviewed now.
+    fn has_sent_invalid_tokens(&self, peer: IpAddr) -> bool {
+        let (invalid, now) = (lock(&self.invalid), Instant::now());
+        invalid.get(&peer).is_some_and(|(count, until)| *count >= INVALID_TOKENS && *until > now)
+    }
+
+    /// Counts an invalid token from `peer`. Of addresses beyond [`DECISIONS`], none is counted.
+    fn count_invalid_token(&self, peer: IpAddr) {
+        let (mut invalid, now) = (lock(&self.invalid), Instant::now());
+        invalid.retain(|_, (_, until)| *until > now);
+        if invalid.len() < DECISIONS || invalid.contains_key(&peer) {
+            invalid.entry(peer).or_insert((0, now + DENIED)).0 += 1;
+        }
     }
 
     /// Returns the number of cached decisions.

@@ -122,7 +122,7 @@ impl Kubelets {
                     let (cluster, counts) = (Arc::clone(cluster), Arc::clone(counts));
                     let (words, client) = (self.options.words, client.clone());
                     let data = KubeletData::new(Arc::clone(machine), cluster, counts, words, client);
-                    serve::serve(listener, &self.certificates, &router(data)).await;
+                    match serve::serve(listener, &self.certificates, &router(data)).await {}
                 }
                 Err(error) => {
                     warn!(node = &*machine.name, listen = %self.options.listen, first_port = self.options.first_port, %error,

@@ -1,5 +1,7 @@
 //! Serves TLS connections of the kubelet APIs, with limits for their number, size and duration.
 
+use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +10,21 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use staffetta_driver::{ConnectionLimits, serve_connections};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::authorization::{ClientCredential, certified};
 use super::tls::KubeletCertificates;
 
-/// The maximum number of concurrent connections per node. Further connections are accepted when one ends.
-const CONNECTIONS: usize = 16;
+/// The limits on the connections of one node. The requests of an API server and of metrics collectors take less than the grace time.
+pub(super) const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    total: 64,
+    per_address: 16,
+    grace: Duration::from_secs(2),
+    lifetime: Duration::from_secs(MAX_LIFETIME.as_secs() + HEAD_TIMEOUT.as_secs()),
+    interval: Duration::ZERO,
+};
 
 /// The time limit of a TLS handshake, and then of reading the head of each request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,35 +35,26 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// The maximum lifetime of a connection, after which it is closed gracefully.
 const MAX_LIFETIME: Duration = Duration::from_secs(300);
 
-/// The delay after a failed `accept`.
-const ACCEPT_RETRY: Duration = Duration::from_millis(200);
-
 /// The user of the client's certificate; `None` if the client presented no certificate that the configured CA signed.
 #[derive(Clone)]
 pub(super) struct CertifiedClient(pub(super) Option<ClientCredential>);
 
+/// The IP address of the client.
+#[derive(Clone, Copy)]
+pub(super) struct ClientAddress(pub(super) IpAddr);
+
 /// Accepts connections on `listener` and serves them with `router`, until the returned future is dropped, which also
 /// closes open connections.
-pub(super) async fn serve(listener: TcpListener, certificates: &Arc<KubeletCertificates>, router: &Router) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = tokio::task::JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let place = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let connection = connection(stream, Arc::clone(certificates), router.clone());
-                connections.spawn(async move {
-                    connection.await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                warn!(%error, "a kubelet API cannot accept a connection");
-                tokio::time::sleep(ACCEPT_RETRY).await;
-            }
-        }
-    }
+pub(super) async fn serve(
+    listener: TcpListener,
+    certificates: &Arc<KubeletCertificates>,
+    router: &Router,
+) -> Infallible {
+    let connection = |stream, peer| {
+        let router = router.clone().layer(Extension(ClientAddress(peer)));
+        connection(stream, Arc::clone(certificates), router)
+    };
+    serve_connections(listener, CONNECTION_LIMITS, "kubelet API", connection).await
 }
 
 /// Serves one connection: the TLS handshake, then requests until [`MAX_LIFETIME`] has passed. The handshake and the head of each request

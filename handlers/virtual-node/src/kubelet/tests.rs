@@ -24,7 +24,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::authorization::{Authorizer, ClientCredential, DECISIONS};
+use super::authorization::{Authorizer, ClientCredential, DECISIONS, INVALID_TOKENS};
+use super::serve::CONNECTION_LIMITS;
 use super::*;
 use crate::app_hosting::DeviceBackEnd;
 use crate::back_end::NodeBackEnd;
@@ -50,8 +51,12 @@ fn options() -> KubeletOptions {
 struct Reviewer {
     /// The permitted accesses: user, verb, subresource. An empty list makes each review fail.
     permitted: Vec<[&'static str; 3]>,
+    /// The accesses that are permitted and denied at the same time, by two authorizers of the API server.
+    denied: Vec<[&'static str; 3]>,
     /// The specifications of the reviews of access.
     asked: Arc<Mutex<Vec<Value>>>,
+    /// The number of reviews of tokens.
+    identified: Arc<Mutex<usize>>,
 }
 
 impl Reviewer {
@@ -63,7 +68,9 @@ impl Reviewer {
         let router = Router::new()
             .route(
                 "/apis/authentication.k8s.io/v1/tokenreviews",
-                post(async |Json(review): Json<Value>| Self::identify(review)),
+                post(async |State(reviewer): State<Self>, Json(review): Json<Value>| {
+                    reviewer.identify(review)
+                }),
             )
             .route(
                 "/apis/authorization.k8s.io/v1/subjectaccessreviews",
@@ -72,7 +79,8 @@ impl Reviewer {
         Client::new(router.with_state(self.clone()), "default")
     }
 
-    fn identify(mut review: Value) -> Json<Value> {
+    fn identify(&self, mut review: Value) -> Json<Value> {
+        *lock(&self.identified) += 1;
         let good = review["spec"]["token"] == "good";
         let user = json!({ "username": "collector", "groups": ["monitoring"] });
         review["status"] = json!({ "authenticated": good, "user": user });
@@ -86,8 +94,8 @@ impl Reviewer {
         let (spec, attributes) = (&review["spec"], &review["spec"]["resourceAttributes"]);
         lock(&self.asked).push(spec.clone());
         let access = [&spec["user"], &attributes["verb"], &attributes["subresource"]];
-        let allowed = self.permitted.iter().any(|permitted| access == permitted.each_ref());
-        review["status"] = json!({ "allowed": allowed });
+        let is_among = |all: &[[&'static str; 3]]| all.iter().any(|one| access == one.each_ref());
+        review["status"] = json!({ "allowed": is_among(&self.permitted), "denied": is_among(&self.denied) });
         Json(review).into_response()
     }
 
@@ -98,6 +106,9 @@ impl Reviewer {
         names.map(str::to_owned).collect()
     }
 }
+
+/// The address of a client.
+const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 /// The user in the certificates of tests.
 const USER: &str = "kube-apiserver-kubelet-client";
@@ -203,6 +214,15 @@ fn authority(folder: &Path) -> (PathBuf, Identity) {
 
 /// Connects to a kubelet API, with the client certificate `identity` if there is one.
 async fn connect(endpoint: SocketAddr, identity: Option<Identity>) -> TlsStream<TcpStream> {
+    connect_by(TcpStream::connect(endpoint).await.unwrap(), endpoint, identity).await
+}
+
+/// The same by a TCP connection that exists.
+async fn connect_by(
+    stream: TcpStream,
+    endpoint: SocketAddr,
+    identity: Option<Identity>,
+) -> TlsStream<TcpStream> {
     let builder =
         rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -215,7 +235,6 @@ async fn connect(endpoint: SocketAddr, identity: Option<Identity>) -> TlsStream<
             builder.with_client_auth_cert(vec![certificate.into()], key.try_into().unwrap()).unwrap()
         }
     };
-    let stream = TcpStream::connect(endpoint).await.unwrap();
     let name = rustls::pki_types::ServerName::from(endpoint.ip());
     TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
 }
@@ -336,6 +355,58 @@ async fn a_request_that_nobody_decides_on_is_refused_and_reviewed_again() {
     task.abort();
 }
 
+#[tokio::test]
+async fn an_access_that_one_authorizer_permits_and_another_one_denies_is_refused() {
+    let access = [["collector", "get", "stats"]];
+    let reviewer = Reviewer { denied: access.to_vec(), ..Reviewer::permitting(&access) };
+    let (endpoint, task) = answered(options(), &reviewer).await;
+    let answer = ask_with_token(endpoint, "/stats/summary", "good").await;
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_tokens_of_one_address_cost_few_reviews_and_hinder_neither_known_clients_nor_others() {
+    let reviewer = Reviewer::permitting(&[["collector", "get", "stats"]]);
+    let authorizer = Authorizer::new(reviewer.client(), "r1".to_owned());
+    let ask = async |token: String, peer: IpAddr| {
+        let token = ClientCredential::Token(token);
+        let decided = authorizer.authorize(token, peer, &Method::GET, "/stats/summary").await;
+        decided.map_or_else(|(status, _)| status.as_u16(), |()| 200)
+    };
+    assert_eq!(ask("good".to_owned(), PEER).await, 200);
+    for number in 0..INVALID_TOKENS * 9 {
+        let expected = if number < INVALID_TOKENS { 401 } else { 429 };
+        assert_eq!(ask(format!("bad {}", number % 20), PEER).await, expected, "{number}");
+    }
+    assert_eq!(*lock(&reviewer.identified), 1 + INVALID_TOKENS);
+    assert_eq!(ask("good".to_owned(), PEER).await, 200, "its permission is cached");
+    assert_eq!(ask("bad".to_owned(), [192, 0, 2, 1].into()).await, 401);
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert_eq!(ask("bad".to_owned(), PEER).await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connections_of_one_address_keep_no_client_at_another_one_out() {
+    let (endpoint, task) = answered(options(), &Reviewer::default()).await;
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTION_LIMITS.total * 2 {
+        idle.push(TcpStream::connect(endpoint).await.unwrap());
+    }
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let answer = async {
+        let mut stream = connect_by(socket.connect(endpoint).await.unwrap(), endpoint, None).await;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: r1\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    };
+    let answer = tokio::time::timeout(CONNECTION_LIMITS.grace, answer).await.expect("it does not wait");
+    assert!(answer.ends_with("ok"), "{answer}");
+    task.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
     let reviewer = Reviewer::permitting(&[["a", "get", "stats"], ["collector", "get", "stats"]]);
@@ -344,7 +415,8 @@ async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
     let reviews_for = async |credential: &ClientCredential, seconds: u64| {
         let before = lock(&reviewer.asked).len();
         let ask = async || {
-            let decision = authorizer.authorize(credential.clone(), &Method::GET, "/stats/summary").await;
+            let decision =
+                authorizer.authorize(credential.clone(), PEER, &Method::GET, "/stats/summary").await;
             decision.is_ok()
         };
         let first = ask().await;
@@ -378,7 +450,7 @@ async fn what_the_pods_of_a_device_use_is_told_to_who_may_know_it() {
     let request = PodRequest { pod, environment: [].into() };
     while !driver.deploy_pod(&request).await.unwrap().is_done() {}
     let (machine, cluster) = machine();
-    let back_end: Arc<dyn NodeBackEnd> = Arc::new(DeviceBackEnd::new(driver, None));
+    let back_end: Arc<dyn NodeBackEnd> = Arc::new(DeviceBackEnd::new(driver, None, 0));
     assert!(machine.set_connection(0, &back_end));
     machine.read_succeeded();
     let options = KubeletOptions { client_authority: Some(file), ..options() };

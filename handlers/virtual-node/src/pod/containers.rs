@@ -122,17 +122,22 @@ fn waiting(
     now: Timestamp,
 ) -> ContainerState {
     if let Some(running) = was.running {
-        let (why, text) = if change == Change::UnderWay {
-            ("Replaced", "the pod changed; the container is being replaced")
+        status.last_state = Some(if change == Change::UnderWay {
+            let text = "the pod changed; the container is being replaced";
+            ended(running.started_at, now, LOST, "Replaced", text)
         } else {
-            ("ContainerStatusUnknown", "the container no longer exists on the machine")
-        };
-        status.last_state = Some(ended(running.started_at, now, LOST, why, text));
+            ended_unseen(running.started_at, now)
+        });
     } else if was.terminated.is_some() {
         status.last_state = Some(was);
     }
     let waiting = ContainerStateWaiting { reason: filled(reason), message: filled(message) };
     ContainerState { waiting: Some(waiting), ..ContainerState::default() }
+}
+
+/// Returns the state `terminated` of a container that ran from `began`, and that the machine has lost.
+pub(super) fn ended_unseen(began: Option<Time>, now: Timestamp) -> ContainerState {
+    ended(began, now, LOST, "ContainerStatusUnknown", "the container no longer exists on the machine")
 }
 
 /// Returns the state `terminated` of a container that ran from `began` to `now`.

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::app_hosting::{HostedContainer, HostedContainerState, HostedPod};
 
 use super::form::form;
+use super::lost::has_lost;
 use super::observation::container_of;
 
 /// The next step for a pod.
@@ -20,7 +21,7 @@ pub(crate) enum PodTask {
     Apply {
         /// `true` if the specification of the pod differs from the deployed one.
         replaces: bool,
-        /// `true` if the machine had the workload of the pod and has it no more.
+        /// `true` if the machine had the workload of the pod, or a container of it that ran, and has it no more.
         lost: bool,
     },
     /// Remove the workload of a finished pod from the machine, to free its resources.
@@ -65,7 +66,7 @@ pub(crate) fn decide(pod: &Pod, facts: &PodFacts<'_>) -> PodTask {
     }
     PodTask::Apply {
         replaces: if facts.applied.is_some() { !same } else { image_differs(pod) },
-        lost: facts.workload.is_none() && facts.workload_seen,
+        lost: facts.workload_seen && (facts.workload.is_none() || has_lost(pod, facts.workload)),
     }
 }
 

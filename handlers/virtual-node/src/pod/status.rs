@@ -10,12 +10,20 @@ use staffetta_driver::app_hosting::HostedPod;
 
 use super::conditions::conditions;
 use super::containers::{container_status, exit_code, removed};
-use super::observation::{PodObservation, container_of};
+use super::lost::{has_ended, is_absent, runs_once};
+use super::observation::{Change, PodObservation, container_of};
 
 /// Returns the status of a pod. Values that the machine does not report are taken from the previous status: the start
 /// time of the pod, restart counts, addresses.
 pub(crate) fn status(pod: &Pod, observation: &PodObservation<'_>, now: Timestamp) -> PodStatus {
     let containers = containers(pod, |container, known| {
+        // What has ended, and is not started again, stays so, whatever the machine still has of it.
+        if let Some(known) = known.filter(|known| runs_once(pod) && has_ended(known))
+            && observation.change == Change::Nothing
+            && is_absent(observation.workload, &container.name)
+        {
+            return ContainerStatus { ready: false, started: Some(false), ..known.clone() };
+        }
         let observed = observation.workload.and_then(|workload| container_of(workload, &container.name));
         container_status(container, observed, known, observation, now)
     });

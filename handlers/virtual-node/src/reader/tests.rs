@@ -52,7 +52,7 @@ impl NodeSource for OneDevice {
 
     async fn open(&self, _: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
         let driver = MemoryAppHostingDriver::new(Arc::clone(&self.0), "east".into());
-        Ok(Arc::new(DeviceBackEnd::new(Arc::new(driver), None)))
+        Ok(Arc::new(DeviceBackEnd::new(Arc::new(driver), None, 0)))
     }
 
     /// Another process acts for the node `theirs`.
@@ -384,4 +384,57 @@ async fn a_machine_can_answer_before_it_is_judged_after_a_pause_of_this_process(
     tokio::time::advance(Duration::from_secs(29)).await;
     world.pass(20, Sends { answers: false, ..answering }).await;
     assert!(!world.is_up(), "it is judged with the next read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_noticed_within_half_a_minute_after_the_last_answer_and_its_end_within_five_seconds() {
+    let (device, heard) = (MemoryDevices::default().device("r1"), Heard::default());
+    let source = Arc::new(OneDevice(Arc::clone(&device)));
+    let dependencies = Dependencies { source, recorder: heard.recorder(), ..dependencies() };
+    let readers = MachineReaders(VirtualNodes::new(dependencies).shared());
+    let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
+    assert_eq!(heard.in_minutes(5).await, [], "it was reached at the start");
+    for outage in [30, 45, 600, 3600] {
+        device.set_reachable(false);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let reported: Vec<_> = heard.taken().into_iter().map(|(reason, _)| reason).collect();
+        assert_eq!(reported, ["MachineUnreachable"]);
+        tokio::time::sleep(Duration::from_secs(outage)).await;
+        device.set_reachable(true);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let reported: Vec<_> = heard.taken().into_iter().map(|(reason, _)| reason).collect();
+        assert_eq!(reported, ["MachineReached"]);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    reading.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_were_accepted_before_are_tried_every_minute_and_others_ever_more_seldom() {
+    for accepted_before in [true, false] {
+        let (device, heard) = (MemoryDevices::default().device("r1"), Heard::default());
+        let source = Arc::new(OneDevice(Arc::clone(&device)));
+        let dependencies = Dependencies { source, recorder: heard.recorder(), ..dependencies() };
+        let readers = MachineReaders(VirtualNodes::new(dependencies).shared());
+        let refuse = || {
+            let refusal = DriverError::new(Reason::Refused, "log in").detail("401");
+            device.faults().inject(AppHostingMethod::Resources, 5, Fault::Fail(refusal));
+        };
+        if !accepted_before {
+            refuse();
+        }
+        let reading = tokio::spawn(async move { readers.run(TriggerSender::new(|_| ())).await });
+        if accepted_before {
+            tokio::time::sleep(Duration::from_secs(90)).await;
+            assert_eq!(heard.taken(), []);
+            refuse();
+        }
+        let reported = heard.in_minutes(6).await;
+        let reasons: Vec<_> = reported.iter().map(|(reason, _)| *reason).collect();
+        let expected: &[_] =
+            if accepted_before { &["MachineUnreachable", "MachineReached"] } else { &["MachineUnreachable"] };
+        assert_eq!(reasons, expected);
+        assert!(reported[0].1.contains("cannot be read"), "{reported:?}");
+        reading.abort();
+    }
 }

@@ -56,7 +56,13 @@ impl NodeBackEnd for BaseBackEnd {
     /// the pod object: reports contain no UID, so the containers of the pod are not known.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
         let Some(pod) = &removal.pod else { return Ok(PodProgress::Done) };
-        self.each(pod, ContainerAction::Stop).await
+        let in_progress = lock(&self.base.containers).under_way().next().is_some();
+        let progress = self.each(pod, ContainerAction::Stop).await;
+        if in_progress {
+            // Its end is seen by a report. Another query may be in progress.
+            let _ = self.inventory().await;
+        }
+        progress
     }
 
     fn receives_reports(&self) -> bool {
@@ -65,14 +71,14 @@ impl NodeBackEnd for BaseBackEnd {
 }
 
 impl BaseBackEnd {
-    /// Takes the next step to start or stop each container of a pod, and returns the first error afterwards.
+    /// Takes the next step to start (also by activating it) or stop each container of a pod, and returns the first error afterwards.
     async fn each(&self, pod: &Arc<Pod>, goal: ContainerAction) -> Result<PodProgress, DriverError> {
         self.base.time_out();
         let mut progress = Ok(PodProgress::Done);
         for container in containers(pod) {
             let step = match goal {
-                ContainerAction::Start => self.start(pod, container).await,
                 ContainerAction::Stop => self.stop(pod, container).await,
+                _ => self.start(pod, container).await,
             };
             progress = progress.and_then(|progress| Ok(progress.and(step?)));
         }
@@ -109,10 +115,11 @@ impl BaseBackEnd {
             }
             None => differs(),
         };
+        let rivals = self.base.rivals(pod, &key, &container.name);
         let now = Instant::now();
         let step = {
             let mut known = lock(&self.base.containers);
-            let step = known.start(&key, image, changed, now);
+            let step = known.start(&key, (&pod_key(pod), image, changed), &rivals, now);
             if let ContainerStep::Send(action) = &step {
                 // Recorded before it is sent, so that it is sent once.
                 known.sending(&key, *action, image, now);
@@ -122,13 +129,35 @@ impl BaseBackEnd {
         self.execute_step(pod, container, &key, step).await
     }
 
-    /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module.
+    /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module. If a living pod has
+    /// another version of a module that runs, takes the next step to start that one first, until it runs or fails.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
         lock(&self.base.containers).forget_starts(&key);
         let kept = self.base.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
         if kept {
             return Ok(PodProgress::Done);
+        }
+        let runs = |key: &ContainerKey| lock(&self.base.containers).is_active(key);
+        let mut successors = if runs(&key) { self.base.versions(&key, &container.name) } else { Vec::new() };
+        if successors.iter().any(|(other, ..)| runs(other)) {
+            successors.clear();
+        }
+        // The youngest one first.
+        while let Some((other, successor, version)) = successors.pop() {
+            let waits = |state: &str| {
+                let state = format!("{}: {other} is to run first ({state})", container.name);
+                Ok(PodProgress::Working { state, poll_after: POLL })
+            };
+            match self.start(&successor, &version).await {
+                Ok(PodProgress::Working { state, .. }) => return waits(&state),
+                Ok(PodProgress::Failing { message, .. }) if lock(&self.base.containers).is_lost(&other) => {
+                    return waits(&message);
+                }
+                Err(error) if error.transient() => return Err(error),
+                // It runs by now, or it will not.
+                _ => {}
+            }
         }
         let now = Instant::now();
         let step = {
@@ -201,6 +230,7 @@ impl BaseBackEnd {
         let (Base { id, tunnel, .. }, pod) = (&*self.base, &pod_key(pod));
         match action {
             ContainerAction::Start => tunnel.tunnel.start_container(id, pod, container).await,
+            ContainerAction::Activate => tunnel.tunnel.activate_container(id, pod, container).await,
             ContainerAction::Stop => tunnel.tunnel.shutdown_container(id, pod, container).await,
         }
     }
@@ -295,8 +325,8 @@ mod tests {
     #[tokio::test]
     async fn a_module_that_a_pod_waited_for_is_replaced_although_no_process_knows_its_image() {
         let World { back_end, .. } = world();
-        let shown = json!([{ "key": "cart", "name": "cart", "podKey": "all", "state": "ACTIVATED",
-            "changeTime": "2026-11-24T08:00:00Z" }]);
+        let shown = json!([{ "key": "cart", "name": "cart", "pod_key": "all", "state": "activated",
+            "change_time": "2026-11-24T08:00:00Z" }]);
         back_end.base.report(serde_json::from_value(shown).unwrap());
         let mut request = request(&["cart"]);
         let pod = Arc::make_mut(&mut request.pod);
@@ -314,11 +344,14 @@ mod tests {
     async fn a_new_pod_does_not_wait_for_a_module_that_did_not_stay_loaded_for_the_one_before() {
         let World { back_end, .. } = world();
         let request = request(&["cart"]);
-        let started = json!({ "containerKey": "cart", "result": "SUCCESS", "reason": "", "message": "" });
+        let started = json!({ "container_key": "cart", "result": "success", "reason": "", "message": "" });
         let started = serde_json::from_value(started).unwrap();
+        let shown = json!([{ "key": "cart", "name": "cart", "pod_key": "all", "state": "activated",
+            "change_time": "2026-11-24T08:00:00Z" }]);
         let mut progress = back_end.apply(&request).await.unwrap();
         while matches!(progress, PodProgress::Working { .. }) {
             back_end.base.answered(ContainerAction::Start, &started);
+            back_end.base.report(serde_json::from_value(shown.clone()).unwrap());
             tokio::time::advance(POLL).await;
             back_end.base.report(Vec::new());
             progress = back_end.apply(&request).await.unwrap();

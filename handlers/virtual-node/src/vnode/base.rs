@@ -11,12 +11,12 @@ use staffetta_driver::app_hosting::{
 };
 use staffetta_driver::tunnel::{
     ContainerOperationResponseData, ContainerState, ContainerStatusData, NodeDescription, NodeId, PodKey,
-    Tunnel,
+    Tunnel, UNKNOWN_STATE,
 };
 use staffetta_driver::{ContainerKey, Owner};
 use tokio::time::Instant;
 
-use super::containers::{BaseContainers, ReportedContainer};
+use super::containers::{BaseContainers, ReportedContainer, Rival};
 use super::first_answer::FirstAnswer;
 use super::operation::{ContainerAction, Operation};
 use super::tracker::OperationTracker;
@@ -126,6 +126,31 @@ impl Base {
         claimants
     }
 
+    /// Returns the other versions of a container that living pods on the node have, each with the pod and its container: containers of
+    /// the same name with another key. The oldest pod comes first.
+    pub(super) fn versions(
+        &self,
+        key: &ContainerKey,
+        name: &str,
+    ) -> Vec<(ContainerKey, Arc<Pod>, Container)> {
+        let version = |pod: Arc<Pod>| {
+            let container = containers(&pod).iter().find(|container| container.name == name)?.clone();
+            let other = self.key(&pod, &container);
+            (other != *key && is_living(&pod)).then_some((other, pod, container))
+        };
+        self.pods().into_iter().filter_map(version).collect()
+    }
+
+    /// Returns the rivals of a container of a pod.
+    pub(super) fn rivals(&self, pod: &Pod, key: &ContainerKey, name: &str) -> Vec<Rival> {
+        let versions = self.versions(key, name).into_iter();
+        let youth = |other: &Pod| {
+            let ((created, waits, _), (ours, our_wait, _)) = (age(other), age(pod));
+            (created, waits).cmp(&(ours, our_wait))
+        };
+        versions.map(|(key, other, _)| Rival { youth: youth(&other), key }).collect()
+    }
+
     /// Returns the pods on the node of the base, the oldest first.
     fn pods(&self) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.pods_on(&self.node);
@@ -158,12 +183,16 @@ impl Base {
         action: ContainerAction,
         answer: &ContainerOperationResponseData,
     ) -> Vec<Owner> {
-        let key = &answer.container_key;
+        let (key, now) = (&answer.container_key, Instant::now());
         let asked_by = {
             let mut containers = lock(&self.containers);
             let asked_by = containers.asked_by(key);
-            if !containers.answered(action, answer, Instant::now()) {
+            if !containers.answered(action, answer, now) {
                 return Vec::new();
+            }
+            if let Some(instead) = &answer.instead {
+                let other = self.tunnel.tunnel.get_container_unique_key(&PodKey::All, instead);
+                containers.mistaken((other, Container::clone(instead)), key, now);
             }
             asked_by
         };
@@ -200,9 +229,11 @@ impl Base {
         let hosted = keyed.iter().filter_map(|(pod, (pod_key, containers))| {
             let hosted = containers.iter().filter_map(|(key, container)| {
                 let other = images.get(key).is_some_and(|image| **image != container.image);
-                let shown = shown.shown(key).filter(|_| !other || !is_living(pod))?;
-                let ours = shown.pod_key == PodKey::All || shown.pod_key == *pod_key;
-                let state = ours.then(|| state(shown)).flatten()?;
+                let reported = shown.shown(key).filter(|_| !other || !is_living(pod))?;
+                let is_coming = reported.state == ContainerState::Deactivated
+                    && is_living(pod)
+                    && shown.superseded(&self.rivals(pod, key, &container.name)).is_none();
+                let state = reported.is_of(pod_key).then(|| state(reported, is_coming)).flatten()?;
                 Some(HostedContainer {
                     name: container.name.clone(),
                     id: format!("{CONTAINER_ID_PREFIX}{key}"),
@@ -217,11 +248,11 @@ impl Base {
     }
 
     /// Returns the containers that the base has shown for `grace` although no pod on the node has them, if a pod on the node had them at an
-    /// earlier call, or they were in a former baseline. `named` returns the container of a former baseline for which its argument returns
+    /// earlier call, or they were in a former baseline; and those that the base has started by mistake. `named` returns the container of a former baseline for which its argument returns
     /// `true`; `None` if there is none.
     pub(super) fn unowned(
         &self,
-        grace: Duration,
+        grace: Option<Duration>,
         named: impl Fn(&dyn Fn(&Container) -> bool) -> Option<Container>,
     ) -> Vec<UnownedContainer> {
         let pods = self.pods.pods_on(&self.node);
@@ -230,7 +261,10 @@ impl Base {
             claimed.extend(self.keyed(pod).1.into_iter().map(|(key, _)| (key, Arc::clone(pod))));
         }
         let unclaimed = lock(&self.containers).unclaimed(&claimed, grace, Instant::now());
-        let ours = unclaimed.into_iter().filter_map(|(key, pod)| {
+        let ours = unclaimed.into_iter().filter_map(|(key, pod, mistaken)| {
+            if let Some(container) = mistaken {
+                return Some(UnownedContainer { key, pod: PodKey::All, container });
+            }
             let (pod, container) = if let Some(pod) = pod {
                 let container = containers(&pod).iter().find(|container| self.key(&pod, container) == key);
                 (pod_key(&pod), container?.clone())
@@ -240,7 +274,11 @@ impl Base {
                 };
                 (PodKey::All, named(&|container| key_of(container) == key)?)
             };
-            Some(UnownedContainer { key, pod, container })
+            let is_active = |key: &ContainerKey| lock(&self.containers).is_active(key);
+            // One that runs stays until its successor runs.
+            let stays = is_active(&key)
+                && self.versions(&key, &container.name).iter().any(|(other, ..)| !is_active(other));
+            (!stays).then_some(UnownedContainer { key, pod, container })
         });
         ours.collect()
     }
@@ -284,19 +322,21 @@ fn age(pod: &Pod) -> (Option<Timestamp>, bool, &str) {
 }
 
 /// Converts the reported state of a container to that in the status of its pod; `None` if it was stopped. No state becomes `terminated`: a
-/// stopped container is started again, unless its pod is deleted.
-fn state(shown: &ReportedContainer) -> Option<HostedContainerState> {
+/// stopped container is started again, unless its pod is deleted. `is_coming` is `true` if the container is about to be activated.
+fn state(shown: &ReportedContainer, is_coming: bool) -> Option<HostedContainerState> {
     let failed = |default: &str| {
         let reason = if shown.reason.is_empty() { default } else { &shown.reason };
         HostedContainerState::Failed { reason: reason.to_owned(), message: shown.message.clone() }
     };
     match shown.state {
         ContainerState::Activated => Some(HostedContainerState::Running),
-        ContainerState::Unresolved | ContainerState::Resolved => Some(HostedContainerState::Waiting {
-            stage: DeploymentStage::Installing,
-            message: shown.message.clone(),
-        }),
-        ContainerState::Deactivated => Some(failed("Deactivated")),
+        ContainerState::Deactivated if !is_coming || shown.reason == UNKNOWN_STATE => {
+            Some(failed("Deactivated"))
+        }
+        ContainerState::Unresolved | ContainerState::Resolved | ContainerState::Deactivated => {
+            let (stage, message) = (DeploymentStage::Installing, shown.message.clone());
+            Some(HostedContainerState::Waiting { stage, message })
+        }
         ContainerState::Broken => Some(failed("Broken")),
         ContainerState::Stopped => None,
     }

@@ -1,12 +1,14 @@
 //! The containers on one base: their reported states, and the operations in progress. Without I/O.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use staffetta_driver::tunnel::{
-    ContainerOperationResponseData, ContainerState, ContainerStatusData, OperationResponseResult, PodKey,
+    ContainerOperationResponseData, ContainerState, ContainerStatusData, PodKey, UNKNOWN_STATE,
 };
 use staffetta_driver::{ContainerKey, Owner, RequestLog};
 use tokio::time::Instant;
@@ -14,15 +16,17 @@ use tokio::time::Instant;
 use super::operation::ContainerAction;
 use super::tracker::{OperationOutcome, TrackedOperation};
 use failure::{MAX_DELAY, OperationFailure};
+use pending::{OperationEnd, PendingOperation};
 use starts::Starts;
 pub(super) use step::ContainerStep;
 
 mod failure;
+mod pending;
 mod starts;
 mod step;
 
-/// The time after the answer to an operation during which contradicting reports are ignored: they may be from before the operation.
-const STALE_REPORT_WINDOW: Duration = Duration::from_secs(5);
+/// The delay before a container is looked at again in whose place another version runs.
+const SUPERSEDED_DELAY: Duration = Duration::from_secs(30);
 
 /// The containers on one base, by key.
 #[derive(Debug)]
@@ -39,11 +43,11 @@ pub(super) struct BaseContainers {
 /// One container on a base.
 #[derive(Debug, Default)]
 struct BaseContainer {
-    /// The state, as of the last report or answer; `None` if the base does not have the container.
+    /// The state, as of the last report; `None` if the base does not have the container.
     shown: Option<ReportedContainer>,
     /// The image with which this process has started or found the container; `None` if it is not known.
     image: Option<String>,
-    /// The start or stop in progress; `None` if there is none.
+    /// The operation in progress; `None` if there is none.
     operation: Option<PendingOperation>,
     /// The last failed operation; `None` if none has failed since the container was last started, found to run as its pod wants it, or
     /// found to be gone when no pod wants it.
@@ -51,8 +55,8 @@ struct BaseContainer {
     /// The recent starts by this process; `None` if there were none, or if a pod has since stopped wanting the container or wants another
     /// image.
     starts: Option<Starts>,
-    /// The time until which reports that contradict the last answer are ignored; `None` if no report is ignored.
-    ignored_until: Option<Instant>,
+    /// The container that the base has started by mistake, instead of another one, and the time of its answer; `None` if it has not.
+    mistaken: Option<(Container, Instant)>,
     /// The last pod on the node that had the container at the time of a report; `None` if none had. It is recorded only if containers
     /// without a pod are to be stopped.
     pod: Option<Arc<Pod>>,
@@ -74,18 +78,19 @@ pub(super) struct ReportedContainer {
     pub(super) message: String,
     /// The time at which this process first observed the state.
     since: Instant,
+    /// The time of the last change of the state, by the clock of the base.
+    changed: Timestamp,
+    /// `true` if the last report had an older change of the state, which was ignored.
+    overtook: bool,
 }
 
-/// An operation (start or stop) on a container that was sent, or is being sent, and has not ended.
+/// Another version of a container, which a living pod on the node has, too.
 #[derive(Debug)]
-struct PendingOperation {
-    action: ContainerAction,
-    /// The image with which the container is started. Not used if it is stopped.
-    image: String,
-    deadline: Instant,
-    requests: Arc<RequestLog>,
-    /// The record of the operation in the tracker; `None` until it is [followed](BaseContainers::follow).
-    tracked: Option<TrackedOperation>,
+pub(super) struct Rival {
+    /// The key of the other version.
+    pub(super) key: ContainerKey,
+    /// The age of its pod, compared with that of the pod in question: `Greater` if its pod is younger.
+    pub(super) youth: Ordering,
 }
 
 impl BaseContainers {
@@ -99,15 +104,38 @@ impl BaseContainers {
         self.by_key.get(key)?.shown.as_ref()
     }
 
-    /// Returns the next step towards a container that runs with this image. `changed` is used if this process does not know with which
-    /// image the container runs: `true` if other sources, such as the status of the pod, show another image.
+    /// Returns `true` if the base shows that the container runs.
+    pub(super) fn is_active(&self, key: &ContainerKey) -> bool {
+        self.shown(key).is_some_and(|shown| shown.state == ContainerState::Activated)
+    }
+
+    /// Returns `true` if the last operation on the container was lost: nobody knows that it failed.
+    pub(super) fn is_lost(&self, key: &ContainerKey) -> bool {
+        self.by_key.get(key).and_then(|of| of.failure.as_ref()).is_some_and(|failure| failure.lost)
+    }
+
+    /// Returns the other version in whose favour a container stays inactive; `None` if it is to run. The version of the youngest pod
+    /// runs as soon as it is loaded. Of pods of one age, the version stays that runs.
+    pub(super) fn superseded<'r>(&self, rivals: &'r [Rival]) -> Option<&'r Rival> {
+        use ContainerState::{Activated, Deactivated, Resolved, Unresolved};
+        rivals.iter().find(|rival| match self.shown(&rival.key).map(|shown| shown.state) {
+            Some(Activated) => rival.youth.is_ge(),
+            Some(Deactivated | Resolved | Unresolved) => rival.youth.is_gt(),
+            _ => false,
+        })
+    }
+
+    /// Returns the next step towards a container that runs with this image for the pod `pod`. `changed` is used if this process does not
+    /// know with which image the container runs: `true` if other sources, such as the status of the pod, show another image. `rivals` are
+    /// the other versions of the container on the node.
     pub(super) fn start(
         &mut self,
         key: &ContainerKey,
-        image: &str,
-        changed: bool,
+        (pod, image, changed): (&PodKey, &str, bool),
+        rivals: &[Rival],
         now: Instant,
     ) -> ContainerStep {
+        let superseded = self.superseded(rivals).map(|rival| rival.key.clone());
         let limit = self.limit;
         if let Some(wait) = self.obstacle() {
             return wait;
@@ -117,6 +145,18 @@ impl BaseContainers {
             return ContainerStep::Wait(operation.action.progress().to_owned());
         }
         let Some(shown) = &container.shown else { return container.attempt_start(image, now) };
+        let failing = |reason: &str, message: String, after| ContainerStep::Failing {
+            reason: reason.to_owned(),
+            message,
+            after,
+        };
+        if !shown.is_of(pod) && shown.state != ContainerState::Stopped {
+            return failing(
+                "ForeignContainer",
+                format!("the base has it for another pod ({})", shown.pod_key),
+                SUPERSEDED_DELAY,
+            );
+        }
         match shown.state {
             ContainerState::Activated => {
                 let other = container.image.as_ref().map_or(changed, |known| known != image);
@@ -133,18 +173,19 @@ impl BaseContainers {
             ContainerState::Unresolved | ContainerState::Resolved if now < shown.since + limit => {
                 ContainerStep::Wait(format!("the base loads it ({})", shown.state))
             }
-            // Whoever deactivated it wants that, such as the operator, or another version that took its place. Tunnels also report a
-            // container in a state that they do not know as deactivated.
-            ContainerState::Deactivated => {
-                let why = if shown.message.is_empty() { "deactivated" } else { &shown.message };
-                ContainerStep::Failing {
-                    reason: "Deactivated".to_owned(),
-                    message: format!(
-                        "it is left as the base has it ({why}); activate it there, or delete the pod"
-                    ),
-                    after: MAX_DELAY,
-                }
-            }
+            ContainerState::Deactivated if shown.reason == UNKNOWN_STATE => failing(
+                UNKNOWN_STATE,
+                format!("it is left as the base has it ({})", shown.message),
+                MAX_DELAY,
+            ),
+            ContainerState::Deactivated => match superseded {
+                Some(other) => failing(
+                    "Deactivated",
+                    format!("{other} of a younger pod on this node runs instead"),
+                    SUPERSEDED_DELAY,
+                ),
+                None => container.attempt(ContainerAction::Activate, now),
+            },
             ContainerState::Stopped => container.attempt_start(image, now),
             ContainerState::Unresolved | ContainerState::Resolved | ContainerState::Broken => {
                 container.attempt(ContainerAction::Stop, now)
@@ -168,7 +209,12 @@ impl BaseContainers {
         if let Some(operation) = &container.operation {
             return ContainerStep::Wait(operation.action.progress().to_owned());
         }
+        let is_loading = |state| matches!(state, ContainerState::Unresolved | ContainerState::Resolved);
         match &container.shown {
+            // The former controller had it loaded. What is unloaded before that has ended may appear afterwards, when no pod has it any more.
+            Some(shown) if is_loading(shown.state) && now < shown.since + self.limit => {
+                ContainerStep::Wait(format!("the base loads it ({})", shown.state))
+            }
             Some(shown) if shown.state != ContainerState::Stopped => {
                 container.attempt(ContainerAction::Stop, now)
             }
@@ -196,12 +242,10 @@ impl BaseContainers {
         idle
     }
 
-    /// Records that an operation on the container `key` is being sent. `image` is the image of a start, and not used for a stop.
+    /// Records that an operation on the container `key` is being sent. `image` is the image of a start, and not used for others.
     pub(super) fn sending(&mut self, key: &ContainerKey, action: ContainerAction, image: &str, now: Instant) {
-        let deadline = now + self.limit;
         let container = self.by_key.entry(key.clone()).or_default();
-        let (image, requests) = (image.to_owned(), Arc::default());
-        container.operation = Some(PendingOperation { action, image, deadline, requests, tracked: None });
+        container.operation = Some(PendingOperation::new(action, image, self.limit, now));
     }
 
     /// Sets the tracker's record of the operation on this container that is being sent. The record gets the outcome when the operation
@@ -245,12 +289,9 @@ impl BaseContainers {
 
     /// Records the operations past their deadline as failed.
     pub(super) fn time_out(&mut self, now: Instant) {
-        let message = format!("the base did not answer within {} s", self.limit.as_secs());
         for container in self.by_key.values_mut() {
-            let operation = container.operation.take_if(|operation| operation.deadline <= now);
-            if let Some(mut operation) = operation {
-                operation.end(OperationOutcome::Failure);
-                container.fail("OperationTimedOut", &message, operation.requests, now);
+            if let Some(end) = container.operation.as_ref().and_then(|operation| operation.timed_out(now)) {
+                container.end(end, now);
             }
         }
     }
@@ -261,48 +302,32 @@ impl BaseContainers {
         self.by_key.values_mut().for_each(|container| container.operation = None);
     }
 
-    /// Records the answer to an operation. Returns `false` if no such operation is in progress.
+    /// Records the answer to an operation, which ends with a report. Returns `false` if no such operation waits for an answer.
     pub(super) fn answered(
         &mut self,
         action: ContainerAction,
         answer: &ContainerOperationResponseData,
         now: Instant,
     ) -> bool {
-        let Some(container) = self.by_key.get_mut(&answer.container_key) else { return false };
-        let Some(mut operation) = container.operation.take_if(|operation| operation.action == action) else {
-            return false;
-        };
-        if answer.result == OperationResponseResult::Fail {
-            operation.end(OperationOutcome::Failure);
-            container.ignored_until = None;
-            container.fail(&answer.reason, &answer.message, operation.requests, now);
-            return true;
-        }
-        operation.end(OperationOutcome::Success);
-        container.ignored_until = Some(now + STALE_REPORT_WINDOW);
-        match action {
-            ContainerAction::Start => {
-                container.shown = Some(ReportedContainer {
-                    state: ContainerState::Activated,
-                    pod_key: PodKey::All,
-                    reason: String::new(),
-                    message: String::new(),
-                    since: now,
-                });
-                container.started(operation.image, now);
-            }
-            ContainerAction::Stop => {
-                (container.shown, container.image) = (None, None);
-                // What is stopped because its start failed is started again at once, and remembers the failure.
-                if let Some(failure) = &mut container.failure {
-                    failure.retry_at = now;
-                }
-            }
-        }
-        true
+        let operation = self.by_key.get_mut(&answer.container_key).and_then(|of| of.operation.as_mut());
+        let is_for = |operation: &&mut PendingOperation| operation.action.answers_as() == action;
+        operation.filter(is_for).is_some_and(|operation| operation.answered(answer, now))
     }
 
-    /// Records a report of all containers. An operation ends if the report shows its effect, although no answer arrived.
+    /// Records that the base has started this container by mistake, when it was to start `instead_of`: it is to be stopped unless a pod
+    /// has it.
+    pub(super) fn mistaken(
+        &mut self,
+        (key, mut container): (ContainerKey, Container),
+        instead_of: &ContainerKey,
+        now: Instant,
+    ) {
+        let operation = self.by_key.get(instead_of).and_then(|of| of.operation.as_ref());
+        container.image = operation.map(|operation| operation.image.clone());
+        self.by_key.entry(key).or_default().mistaken = Some((container, now));
+    }
+
+    /// Records a report of all containers. An operation ends if the report shows its effect, although no answer arrived, or that it has none.
     pub(super) fn report(&mut self, statuses: Vec<ContainerStatusData>, now: Instant) {
         self.reported = true;
         let mut newest: HashMap<ContainerKey, ContainerStatusData> = HashMap::with_capacity(statuses.len());
@@ -317,10 +342,8 @@ impl BaseContainers {
         }
         self.by_key.retain(|key, container| {
             container.reported(newest.remove(key), now);
-            // A later report may contradict the last answer, too.
-            let ignores_reports = container.ignored_until.is_some_and(|until| now < until);
-            ignores_reports
-                || container.shown.is_some()
+            container.shown.is_some()
+                || container.mistaken.is_some()
                 || container.operation.is_some()
                 || container.failure.is_some()
                 || container.starts.as_ref().is_some_and(|starts| starts.still_count_at(now))
@@ -328,25 +351,33 @@ impl BaseContainers {
     }
 
     /// Returns the containers that reports have shown for `grace` although no pod on the node has them, each with the last pod
-    /// that had it in an earlier call (`None` if none had). `claimed` has the containers of the pods on the node.
+    /// that had it in an earlier call (`None` if none had); without a `grace`, none of these. `claimed` has the containers of the pods on
+    /// the node. Those that were started by mistake have no grace, and are returned with their container.
     pub(super) fn unclaimed(
         &mut self,
         claimed: &HashMap<ContainerKey, Arc<Pod>>,
-        grace: Duration,
+        grace: Option<Duration>,
         now: Instant,
-    ) -> Vec<(ContainerKey, Option<Arc<Pod>>)> {
+    ) -> Vec<(ContainerKey, Option<Arc<Pod>>, Option<Container>)> {
         let mut unclaimed = Vec::new();
         for (key, container) in &mut self.by_key {
             let is_there =
                 container.shown.as_ref().is_some_and(|shown| shown.state != ContainerState::Stopped);
             let claimant = claimed.get(key);
             if let Some(pod) = claimant {
-                container.pod = Some(Arc::clone(pod));
+                container.mistaken = None;
+                container.pod = grace.map(|_| Arc::clone(pod));
             }
             if !is_there || claimant.is_some() {
                 container.unclaimed_since = None;
-            } else if now >= *container.unclaimed_since.get_or_insert(now) + grace {
-                unclaimed.push((key.clone(), container.pod.clone()));
+            } else if container.mistaken.is_some()
+                || grace.is_some_and(|grace| now >= *container.unclaimed_since.get_or_insert(now) + grace)
+            {
+                unclaimed.push((
+                    key.clone(),
+                    container.pod.clone(),
+                    container.mistaken.clone().map(|(of, _)| of),
+                ));
             }
         }
         unclaimed
@@ -389,58 +420,75 @@ impl BaseContainer {
         (self.image, self.failure) = (Some(image), None);
     }
 
-    /// Records a failure of an operation. The next attempt follows after a back-off.
-    fn fail(&mut self, reason: &str, message: &str, requests: Arc<RequestLog>, now: Instant) {
-        let count = self.failure.as_ref().map_or(0, |failure| failure.count);
-        self.failure = Some(OperationFailure::new(count, reason, message, requests, now));
+    /// Records the end of the operation in progress. After a failure, the next attempt follows after a back-off.
+    fn end(&mut self, end: OperationEnd, now: Instant) {
+        let Some(mut operation) = self.operation.take() else { return };
+        match end {
+            OperationEnd::Done(outcome) => {
+                operation.end(outcome);
+                match operation.action {
+                    ContainerAction::Start => self.started(operation.image, now),
+                    ContainerAction::Activate => self.failure = None,
+                    // What is stopped because its start failed is started again at once, and remembers the failure.
+                    ContainerAction::Stop => {
+                        if let Some(failure) = &mut self.failure {
+                            failure.retry_at = now;
+                        }
+                    }
+                }
+            }
+            OperationEnd::Failed { reason, message, lost } => {
+                operation.end(OperationOutcome::Failure);
+                let count = self.failure.as_ref().map_or(0, |failure| failure.count);
+                let failure = OperationFailure::new(count, &reason, &message, operation.requests, now);
+                self.failure = Some(OperationFailure { lost, ..failure });
+            }
+        }
     }
 
     /// Records the status of this container in a report; `None` if the report does not contain the container. The operation in progress
-    /// ends if the status shows its effect.
+    /// ends if the status shows its effect, or that it has none.
     fn reported(&mut self, status: Option<ContainerStatusData>, now: Instant) {
-        let shown = status.map(|status| ReportedContainer {
-            since: self
-                .shown
-                .as_ref()
-                .filter(|known| known.state == status.state)
-                .map_or(now, |known| known.since),
+        // A status that is older than the known one was overtaken, unless the next report repeats it: then the clock was set back.
+        if let Some((known, status)) = self.shown.as_mut().zip(status.as_ref())
+            && status.change_time.0.as_second() < known.changed.as_second()
+            && !std::mem::replace(&mut known.overtook, true)
+        {
+            return;
+        }
+        let known = self.shown.take();
+        let before = known.as_ref().map(|known| known.state);
+        self.shown = status.map(|status| ReportedContainer {
+            since: known.filter(|known| known.state == status.state).map_or(now, |known| known.since),
             state: status.state,
             pod_key: status.pod_key,
             reason: status.reason,
             message: status.message,
+            changed: status.change_time.0,
+            overtook: false,
         });
-        let state = |shown: &Option<ReportedContainer>| {
-            shown.as_ref().map(|shown| shown.state).filter(|state| *state != ContainerState::Stopped)
-        };
-        // A report that was on its way when the answer came.
-        if self.ignored_until.is_some_and(|until| now < until) && state(&shown) != state(&self.shown) {
-            return;
+        let state =
+            self.shown.as_ref().map(|shown| shown.state).filter(|state| *state != ContainerState::Stopped);
+        let loaded = matches!(state, Some(ContainerState::Activated | ContainerState::Deactivated));
+        if loaded && state != before {
+            // Whatever failed, it is there.
+            self.failure = None;
         }
-        self.ignored_until = None;
-        let state = state(&shown);
-        let done = self.operation.take_if(|operation| match operation.action {
-            ContainerAction::Start => state == Some(ContainerState::Activated),
-            ContainerAction::Stop => state.is_none(),
-        });
+        if let Some(end) = self.operation.as_mut().and_then(|operation| operation.observed(state, now)) {
+            self.end(end, now);
+        }
         if state.is_none() {
             self.image = None;
-        }
-        self.shown = shown;
-        if let Some(mut operation) = done {
-            operation.end(OperationOutcome::Observed);
-            if operation.action == ContainerAction::Start {
-                self.started(operation.image, now);
-            }
+            // The report may be from before the answer.
+            self.mistaken.take_if(|(_, answered)| now >= *answered + pending::SETTLE);
         }
     }
 }
 
-impl PendingOperation {
-    /// Records the outcome of this operation in the tracker of operations, if it was added there.
-    fn end(&mut self, outcome: OperationOutcome) {
-        if let Some(tracked) = self.tracked.take() {
-            tracked.end(outcome);
-        }
+impl ReportedContainer {
+    /// Returns `true` unless the base has the container for another pod.
+    pub(super) fn is_of(&self, pod: &PodKey) -> bool {
+        self.pod_key == PodKey::All || self.pod_key == *pod
     }
 }
 

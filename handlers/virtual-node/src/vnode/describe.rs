@@ -225,8 +225,8 @@ mod tests {
     }
 
     fn described(more: &Value) -> NodeDescription {
-        let mut description = json!({ "metadata": { "name": "shop", "version": "1.1", "status": "ACTIVATED" },
-            "networkInfo": { "nodeIP": "192.0.2.7", "hostName": "shop-0", "port": 1238 } });
+        let mut description = json!({ "metadata": { "name": "shop", "version": "1.1", "status": "activated" },
+            "network_info": { "node_ip": "192.0.2.7", "host_name": "shop-0", "port": 1238 } });
         description.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         serde_json::from_value(description).unwrap()
     }
@@ -255,7 +255,7 @@ mod tests {
                 .unwrap(),
             ],
         };
-        let description = described(&json!({ "tunnelData": { "gateway": { "port": 7 } } }));
+        let description = described(&json!({ "tunnel_data": { "gateway": { "port": 7 } } }));
         let spec = template().spec(&base, "koupleless-http", &description, &reported);
         let keys: Vec<_> = spec.taints.iter().map(|taint| taint.key.as_str()).collect();
         assert_eq!(keys, [marks::VIRTUAL_NODE_TAINT, marks::ENVIRONMENT_TAINT, "example.com/drain"]);
@@ -281,7 +281,7 @@ mod tests {
     fn a_base_cannot_set_what_others_rely_on() {
         let labels = json!({ "node-role.kubernetes.io/control-plane": "", "type": "x", "staffetta.dev/handler": "x",
             "base.koupleless.io/tunnel": "x", "kubernetes.io/hostname": "x", "good": "1", "bad": "a b", "a/b/c": "1" });
-        let description = described(&json!({ "customLabels": labels }));
+        let description = described(&json!({ "custom_labels": labels }));
         let taints = json!([{ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" },
             { "key": "good", "effect": "NoExecute" }, { "key": "good", "effect": "NoExecute" },
             { "key": "bad", "effect": "Never" }, { "key": "bad", "value": "a b", "effect": "NoExecute" },
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn conditions_of_a_base_are_checked_and_lose_their_times() {
         let status = json!({ "resources": { "memory": { "capacity": "1Gi", "allocatable": "512Mi" } },
-            "customConditions": [
+            "custom_conditions": [
                 { "type": "MemoryPressure", "status": "True", "reason": "MetaspaceFull", "lastHeartbeatTime": "2026-11-24T08:00:00Z" },
                 { "type": "Odd", "status": "Perhaps" }, { "type": "a b", "status": "True" } ] });
         let health = health(&serde_json::from_value(status).unwrap());

@@ -9,7 +9,7 @@ use staffetta_handler::BootTime;
 use tokio::time::Instant;
 
 use super::base::{Base, BaseProfile};
-use super::lease::{LeaseElection, LeaseTiming, LeaseWrite, SeenLease, WriteResult};
+use super::lease::{LeaseElection, LeaseTiming, LeaseWrite, SeenLease, VersionHistory, WriteResult};
 use super::replicas::Replicas;
 use super::share::{ELECTION_INTERVAL, FairShare, spread, tie_break};
 use crate::lock::lock;
@@ -59,6 +59,8 @@ pub(super) struct KnownBases {
     /// takes the Lease of a base whose tunnel it does not have: a replica with the tunnel takes it first.
     alive: Duration,
     by_node: HashMap<Arc<str>, KnownBase>,
+    /// The versions of the Leases that this process has written.
+    versions: VersionHistory,
     /// The Leases that show which replicas without a known node are alive: their own Leases, and those of nodes that this process does not
     /// know.
     pub(super) replicas: Replicas,
@@ -77,7 +79,8 @@ pub(super) enum HeldChange {
 impl KnownBases {
     pub(super) fn new(replica: String, timing: LeaseTiming, alive: Duration) -> Self {
         let (replicas, next_move) = (Replicas::new(&replica, timing), BootTime::default());
-        Self { replica, timing, alive, by_node: HashMap::new(), replicas, next_move }
+        let (by_node, versions) = (HashMap::new(), VersionHistory::default());
+        Self { replica, timing, alive, by_node, versions, replicas, next_move }
     }
 
     /// Returns the base of a node; `None` if this process knows none.
@@ -185,6 +188,7 @@ impl KnownBases {
         }
         let share = self.share(|_| true, boot);
         let held = self.count();
+        let history = self.versions.before(self.timing.duration, boot);
         let mut due = Vec::new();
         if held == 0 && ready {
             due.extend(self.replicas.next(boot));
@@ -198,7 +202,7 @@ impl KnownBases {
                 let later = if known.tunnel.is_none() { self.alive } else { Duration::ZERO };
                 share.delay(coming) + tie_break(&self.replica, node) + later
             };
-            if let Some(write) = known.election.next(known.wanted, delay, boot) {
+            if let Some(write) = known.election.next(known.wanted, delay, history, boot) {
                 known.election.begin(boot);
                 coming += usize::from(known.is_being_taken());
                 due.push((Arc::clone(node), write));
@@ -264,6 +268,9 @@ impl KnownBases {
 
     /// Records the result of a write to the Lease of a node, or to that of this replica.
     pub(super) fn written(&mut self, name: &str, result: &WriteResult, now: BootTime) {
+        if let WriteResult::Written(seen) | WriteResult::First(seen) = result {
+            self.versions.record(seen.version, now);
+        }
         if self.replicas.written(name, result, now) {
             return;
         }

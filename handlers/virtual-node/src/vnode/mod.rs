@@ -14,6 +14,7 @@
 //! | module | content |
 //! |---|---|
 //! | `source`, `tunnels` | the node source: runs the elections and the tunnels |
+//! | [`channel`](channel()) | the queues of the reports of a tunnel |
 //! | `unconfigured` | the bases of tunnels that are not configured any more |
 //! | `unowned` | stops containers that no pod has |
 //! | `known` | the bases that this replica knows, without I/O |
@@ -30,10 +31,13 @@
 
 mod back_end;
 mod base;
+mod channel;
 mod containers;
 mod describe;
 mod first_answer;
 mod known;
+#[cfg(test)]
+mod laws;
 mod lease;
 pub(crate) mod marks;
 mod operation;
@@ -59,6 +63,7 @@ use staffetta_driver::tunnel::Tunnel;
 use staffetta_handler::{HANDLER_LABEL, Recorder, Registration};
 
 use self::base::NamedTunnel;
+pub use self::channel::{TunnelLimits, TunnelReceiver, channel};
 use self::describe::NodeTemplate;
 use self::known::KnownBases;
 use self::lease::{LeaseIndex, LeaseTiming, LeaseWriter, REPLICA_LABEL, replica_digest};

@@ -18,7 +18,7 @@ pub struct Operation {
     pub pod: Option<Owner>,
     /// The key of the container.
     pub key: ContainerKey,
-    /// The action: start or stop.
+    /// The action: start, activate or stop.
     pub action: ContainerAction,
 }
 
@@ -27,6 +27,8 @@ pub struct Operation {
 pub enum ContainerAction {
     /// Load the module and start it.
     Start,
+    /// Run the module, which is loaded, in place of its version that runs.
+    Activate,
     /// Stop the module and unload it.
     Stop,
 }
@@ -36,7 +38,13 @@ impl ContainerAction {
     pub(super) fn progress(self) -> &'static str {
         match self {
             Self::Start => "the base starts it",
+            Self::Activate => "the base activates it",
             Self::Stop => "the base stops it",
         }
+    }
+
+    /// Returns the action as whose answer a tunnel reports the answer to this one.
+    pub(super) fn answers_as(self) -> Self {
+        if self == Self::Activate { Self::Start } else { self }
     }
 }

@@ -69,8 +69,10 @@ impl Replicas {
 
     /// Returns the write to the Lease of this replica, if one is due. If this is not called any more, the Lease expires.
     pub(super) fn next(&mut self, now: BootTime) -> Option<(Arc<str>, LeaseWrite)> {
-        let write = self.own.next(true, Duration::ZERO, now)?;
+        let write = self.own.next(true, Duration::ZERO, Some(0), now)?;
         self.own.begin(now);
+        // Nobody else holds it, so it is taken by its creation.
+        let write = if matches!(write, LeaseWrite::Create { .. }) { LeaseWrite::Recreate } else { write };
         Some((Arc::clone(&self.name), write))
     }
 
@@ -79,11 +81,14 @@ impl Replicas {
         if *self.name != *name {
             return false;
         }
-        if *result == WriteResult::Missing {
-            // Nobody else has held it, so it is created again at once.
-            self.own = LeaseElection::new(&self.replica, self.timing);
-        } else {
-            self.own.finish(result, now);
+        match result {
+            // It is created again at once.
+            WriteResult::Missing => self.own = LeaseElection::new(&self.replica, self.timing),
+            WriteResult::Written(seen) => self.own.finish(&WriteResult::First(seen.clone()), now),
+            WriteResult::Conflict(seen) => {
+                self.own.finish(&WriteResult::Conflict(SeenLease { renewed: true, ..seen.clone() }), now);
+            }
+            _ => self.own.finish(result, now),
         }
         true
     }
@@ -130,7 +135,7 @@ mod tests {
     fn a_replica_renews_its_lease_once_a_period_and_creates_it_again_if_somebody_deleted_it() {
         let mut replicas = Replicas::new("ours", TIMING);
         let (name, write) = replicas.next(at(100)).unwrap();
-        assert_eq!((write, replicas.next(at(100))), (LeaseWrite::Create, None));
+        assert_eq!((write, replicas.next(at(100))), (LeaseWrite::Recreate, None));
         assert!(!replicas.written("vnode.a.dev", &WriteResult::Failed, at(100)));
         assert!(replicas.written(&name, &WriteResult::Written(SeenLease::held(7, "ours")), at(101)));
         assert_eq!(replicas.next(at(109)), None);
@@ -140,7 +145,7 @@ mod tests {
         assert_eq!(replicas.next(at(111)), None);
         assert_eq!(replicas.next(at(112)), Some((Arc::clone(&name), renewal)));
         replicas.written(&name, &WriteResult::Missing, at(112));
-        assert_eq!(replicas.next(at(112)), Some((Arc::clone(&name), LeaseWrite::Create)));
+        assert_eq!(replicas.next(at(112)), Some((Arc::clone(&name), LeaseWrite::Recreate)));
     }
 
     #[test]

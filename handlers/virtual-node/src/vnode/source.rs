@@ -155,7 +155,7 @@ impl VnodeSource {
                 }
                 Some(written) = requests.join_next() => {
                     if let Ok(Some((name, result))) = written {
-                        if let WriteResult::Written(seen) = &result {
+                        if let WriteResult::Written(seen) | WriteResult::First(seen) = &result {
                             self.leases.forget_taken(&name, seen.version);
                         }
                         lock(&self.bases).written(&name, &result, BootTime::now());
@@ -209,7 +209,7 @@ impl VnodeSource {
                 warn!(
                     node = name,
                     tunnel = key,
-                    "the tunnel of the node is not in vnode.tunnels; the node will be removed"
+                    "the tunnel of the node is not in vnode.tunnels; the node is not ready until it is"
                 );
             }
             lock(&self.bases).add((id, name.into()), tunnel, profile);

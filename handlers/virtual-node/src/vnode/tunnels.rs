@@ -8,14 +8,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Container;
 use staffetta_driver::DriverError;
 use staffetta_driver::tunnel::{
-    self, NodeActivation, NodeDescription, NodeId, NodeStatusData, PodKey, TunnelEvent, TunnelLimits,
-    TunnelReceiver,
+    NodeActivation, NodeDescription, NodeId, NodeStatusData, PodKey, TunnelEvent,
 };
 use staffetta_handler::{BackoffPolicy, causes};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::base::Base;
+use super::channel::{TunnelLimits, TunnelReceiver, channel};
 use super::describe::{health, reported_marks};
 use super::operation::ContainerAction;
 use super::source::{VnodeSource, starts};
@@ -34,7 +34,7 @@ impl VnodeSource {
         let mut backoff = BACKOFF.start();
         let named = &self.tunnels[tunnel];
         loop {
-            let (sender, receiver) = tunnel::channel(TunnelLimits::default());
+            let (sender, receiver) = channel(TunnelLimits::default());
             let running = named.tunnel.start(&self.replica, &self.template.environment, sender);
             let ended: Result<(), DriverError> = tokio::select! {
                 ended = running => ended,

@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::Container;
 use staffetta_driver::tunnel::{NodeId, PodKey, Tunnel, TunnelSender};
 use staffetta_driver::{ContainerKey, DriverError, Reason};
 
-/// A tunnel that is not configured any more, with its key. No base answers through it, so the nodes of its bases are removed as
-/// those of dead bases are.
+/// A tunnel that is not configured any more, with its key. No base answers through it, and none is considered gone, so the nodes of its
+/// bases are not ready, and stay: a mistake in the configuration removes no node and no pod.
 pub(super) struct UnconfiguredTunnel(pub(super) String);
 
 impl UnconfiguredTunnel {
@@ -25,6 +25,10 @@ impl Tunnel for UnconfiguredTunnel {
 
     fn ready(&self) -> bool {
         true
+    }
+
+    fn connected(&self) -> bool {
+        false
     }
 
     async fn start(&self, _: &str, _: &str, _: TunnelSender) -> Result<(), DriverError> {

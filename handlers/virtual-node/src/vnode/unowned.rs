@@ -13,11 +13,11 @@ use crate::source::NodeSource;
 
 impl VnodeSource {
     /// Stops the containers that the base has although no pod on its node has them, after a grace period, if that is enabled. Only
-    /// containers that a pod or a peer Deployment is known to have had are stopped: a base may have others by itself.
+    /// containers that a pod or a peer Deployment is known to have had are stopped: a base may have others by itself. One that the base
+    /// has started by mistake is stopped at once.
     pub(super) async fn stop_unowned(&self, base: &Base) {
-        let Some(grace) = self.unowned_grace else { return };
         for UnownedContainer { key, pod, container } in
-            base.unowned(grace, |is_it| self.baselines.former_baseline_container(is_it))
+            base.unowned(self.unowned_grace, |is_it| self.baselines.former_baseline_container(is_it))
         {
             if !self.may_act(&base.node) {
                 return;
@@ -81,8 +81,8 @@ mod tests {
         nodes.pods.apply(&Event::Added(till));
         for report in 0..4 {
             let status = |key| {
-                json!({ "key": key, "name": key, "podKey": "all", "state": "ACTIVATED",
-                "changeTime": "2026-11-24T08:00:00Z" })
+                json!({ "key": key, "name": key, "pod_key": "all", "state": "activated",
+                "change_time": "2026-11-24T08:00:00Z" })
             };
             let statuses =
                 serde_json::from_value(json!(["cart", "own", "shop", "stock", "till"].map(status))).unwrap();

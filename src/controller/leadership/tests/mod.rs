@@ -25,8 +25,14 @@ fn lease(holder: &str, version: u32) -> ObservedLease {
         version: version.to_string(),
         holder: holder.to_owned(),
         duration: Some(TIMING.lease_duration),
+        renewed: true,
         transitions: 4,
     }
+}
+
+/// Returns a lease that was created and not used since.
+fn created(holder: &str, version: u32) -> ObservedLease {
+    ObservedLease { renewed: false, transitions: 0, ..lease(holder, version) }
 }
 
 fn candidate() -> Elector {
@@ -57,12 +63,24 @@ fn until(step: &ElectorAction) -> f64 {
 }
 
 #[test]
-fn the_first_candidate_takes_the_lease_at_once() {
+fn a_lease_that_does_not_exist_is_created_for_everybody_and_taken_after_its_duration() {
     let mut elector = candidate();
     assert!(matches!(elector.next_action(at(100.0)), ElectorAction::Read));
     elector.observe(at(100.0), None);
     let draft = written(elector.next_action(at(100.0)));
     assert_eq!((draft.version, draft.transitions, draft.duration_seconds), (None, Some(0), 15));
+    assert_eq!((&*draft.holder, draft.renews), ("", false));
+    elector.write_completed(at(100.0), at(100.1), LeaseOutcome::Written(created("", 1)));
+    assert_eq!((elector.deadline(), elector.holder(), elector.release()), (None, None, None));
+    assert!(matches!(elector.next_action(at(100.1)), ElectorAction::Read), "it watches from there on");
+    let mut other = candidate();
+    for elector in [&mut elector, &mut other] {
+        elector.observe(at(100.2), Some(created("", 1)));
+    }
+    assert!(!matches!(elector.next_action(at(115.0)), ElectorAction::Write(_)));
+    let draft = written(elector.next_action(at(115.1)));
+    assert_eq!((draft.version.as_deref(), draft.transitions, draft.renews), (Some("1"), Some(0), true));
+    written(other.next_action(at(115.2)));
 }
 
 #[test]
@@ -120,18 +138,34 @@ fn a_lease_without_a_duration_has_the_configured_one() {
 }
 
 #[test]
-fn a_deleted_lease_that_was_held_still_expires_first() {
+fn a_deleted_lease_is_created_at_once_and_taken_by_its_holder_or_after_its_duration() {
     let mut elector = candidate();
     elector.observe(at(100.0), Some(lease("them", 7)));
     elector.observe(at(105.0), None);
-    elector.observe(at(106.0), None);
-    assert!(!matches!(elector.next_action(at(119.9)), ElectorAction::Write(_)));
-    assert_eq!(written(elector.next_action(at(120.0))).version, None);
+    let draft = written(elector.next_action(at(105.0)));
+    assert_eq!((draft.version, &*draft.holder), (None, ""));
+    elector.observe(at(106.0), Some(created("", 8)));
+    assert!(!matches!(elector.next_action(at(120.9)), ElectorAction::Write(_)));
+    assert_eq!(written(elector.next_action(at(121.0))).version.as_deref(), Some("8"));
 
-    let mut elector = candidate();
-    elector.observe(at(100.0), Some(lease("", 7)));
-    elector.observe(at(100.5), None);
-    written(elector.next_action(at(100.5)));
+    let mut holder = leader();
+    holder.write_completed(at(102.0), at(102.1), LeaseOutcome::Conflict);
+    holder.observe(at(102.2), Some(created("", 8)));
+    let draft = written(holder.next_action(at(102.2)));
+    assert_eq!((draft.version.as_deref(), &*draft.holder, draft.renews), (Some("8"), "us", false));
+    holder.write_completed(at(102.2), at(102.3), LeaseOutcome::Written(created("us", 9)));
+    assert_eq!(holder.deadline(), Some(at(112.2)));
+    assert!(written(holder.next_action(at(104.2))).renews, "its term went on with this lease");
+}
+
+#[test]
+fn a_lease_that_this_process_created_too_late_is_taken_as_that_of_another_one() {
+    for identity in ["us", "us-2"] {
+        let mut elector = Elector::new(identity.into(), Some("us".into()), TIMING);
+        elector.observe(at(100.0), Some(created("us", 7)));
+        assert!(!matches!(elector.next_action(at(114.9)), ElectorAction::Write(_)));
+        written(elector.next_action(at(115.0)));
+    }
 }
 
 #[test]
@@ -226,7 +260,8 @@ fn a_leader_whose_lease_was_deleted_creates_it_again() {
     elector.write_completed(at(102.0), at(102.1), LeaseOutcome::Conflict);
     assert!(matches!(elector.next_action(at(102.1)), ElectorAction::Read));
     elector.observe(at(102.2), None);
-    assert_eq!(written(elector.next_action(at(102.2))).version, None);
+    let draft = written(elector.next_action(at(102.2)));
+    assert_eq!((draft.version, &*draft.holder, draft.renews), (None, "us", false));
     assert_eq!(elector.deadline(), Some(at(110.0)));
 }
 
@@ -245,8 +280,9 @@ fn a_candidate_that_loses_the_race_becomes_a_standby() {
 #[test]
 fn a_lease_that_is_left_from_this_process_has_no_other_holder() {
     let mut elector = Elector::new("us-2".into(), Some("us".into()), TIMING);
-    for (holder, expected) in [("us", None), ("us-2", None), ("", None), ("them", Some("them"))] {
-        elector.observe(at(100.0), Some(lease(holder, 1)));
+    let expected = [("us", None), ("us-2", None), ("", None), ("them", Some("them"))];
+    for (version, (holder, expected)) in (1..).zip(expected) {
+        elector.observe(at(100.0), Some(lease(holder, version)));
         assert_eq!(elector.holder(), expected);
     }
 }

@@ -39,7 +39,7 @@ proptest! {
 
     #[test]
     fn after_a_leader_is_killed_another_one_takes_over_within_the_lease_duration_and_a_retry_period(
-        seed: u64, nodes in 2_usize..=3, watches: bool, killed_at in 10_000_u64..60_000,
+        seed: u64, nodes in 2_usize..=3, watches: bool, killed_at in 30_000_u64..80_000,
     ) {
         let mut world = World::new(seed, nodes, 0, watches);
         world.run_until(killed_at);

@@ -182,6 +182,11 @@ impl World {
                 self.schedule_at(stopped_until, scheduled);
                 continue;
             }
+            // Somebody deletes the lease.
+            if self.fault(100.0) {
+                self.lease = None;
+                self.notify();
+            }
             self.process(scheduled);
             let leaders = self.leaders();
             assert!(leaders.len() < 2, "at {time} ms these act: {leaders:?}");
@@ -333,20 +338,27 @@ impl World {
             _ => return LeaseOutcome::Conflict,
         }
         self.versions += 1;
+        let renewed = draft.renews || self.lease.as_ref().is_some_and(|lease| lease.renewed);
         let lease = ObservedLease {
+            renewed,
             version: self.versions.to_string(),
             holder: draft.holder.clone(),
             duration: Some(Duration::from_secs(u64::try_from(draft.duration_seconds).unwrap())),
             transitions: draft.transitions.unwrap_or_default(),
         };
         self.lease = Some(lease.clone());
+        self.notify();
+        LeaseOutcome::Written(lease)
+    }
+
+    /// Reports the state of the lease to the participants that watch it.
+    fn notify(&mut self) {
         for node in 0..self.nodes.len() {
             if self.serves_watches && self.nodes[node].watches {
                 let delay = if self.fault(5.0) { self.up_to(MAX_DELAY) } else { 1 + self.up_to(30) };
-                self.later(delay, node, Event::Changed(Some(lease.clone())));
+                self.later(delay, node, Event::Changed(self.lease.clone()));
             }
         }
-        LeaseOutcome::Written(lease)
     }
 }
 

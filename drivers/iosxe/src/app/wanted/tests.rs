@@ -212,3 +212,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn containers_whose_applications_would_have_one_name_are_refused_with_both_names() {
+    let containers = ["c17439", "c24164"].map(|name| json!({ "name": name, "image": "flash:/a.tar" }));
+    let error = translator(&spec(&json!({ "type": "VirtualPortGroup", "virtualPortGroup": {} })))
+        .translate(&pod("web", &json!(containers)))
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("spec.containers: `c17439` and `c24164`") && !error.transient(),
+        "{error}"
+    );
+    for container in containers {
+        assert!(
+            translator(&spec(&json!({ "type": "VirtualPortGroup", "virtualPortGroup": {} })))
+                .translate(&pod("web", &json!([container])))
+                .is_ok()
+        );
+    }
+}

@@ -48,6 +48,10 @@ pub(super) struct Inner {
     pub(super) starts_apps_after: Option<Duration>,
     /// The operational data that the device returns instead of its own; empty for none.
     pub(super) hides: Option<&'static str>,
+    /// The configuration that the device returns instead of its own; empty for none.
+    pub(super) hides_configuration: Option<&'static str>,
+    /// The wrong responses to the next reads: the number of reads before each, and the response.
+    pub(super) wrong: Vec<(usize, WrongAnswer)>,
     pub(super) arp: Option<Value>,
     /// The largest number of simultaneous installs so far.
     pub(super) parallel: usize,
@@ -60,6 +64,15 @@ pub(super) struct Inner {
     /// `true` if the device refuses to delete any file.
     pub(super) keeps_files: bool,
     pub(super) refuses_copies: bool,
+}
+
+/// A wrong response to one read of the configuration or the operational data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrongAnswer {
+    /// The read fails, as with a 401, a 503 or a lost connection.
+    Fails(Reason),
+    /// The read returns this body; an empty one stands for 204 and 404.
+    Body(&'static str),
 }
 
 /// The outcome of an install from a URL.
@@ -172,7 +185,20 @@ impl NetworkClient for Device {
         resource: RestconfResource,
         _: &'static str,
     ) -> Result<Option<Vec<u8>>, RequestFailure> {
-        let inner = self.reached()?;
+        let mut inner = self.reached()?;
+        if matches!(resource, resource::STATES | resource::EVENTS | resource::CONFIG) {
+            let due = inner.wrong.iter().position(|(reads, _)| *reads == 0);
+            let due = due.map(|due| inner.wrong.remove(due).1);
+            inner.wrong.iter_mut().for_each(|(reads, _)| *reads = reads.saturating_sub(1));
+            match due {
+                Some(WrongAnswer::Fails(reason)) => return Err(DriverError::new(reason, "read").into()),
+                Some(WrongAnswer::Body(body)) => return Ok((!body.is_empty()).then(|| body.into())),
+                None => {}
+            }
+        }
+        if let (resource::CONFIG, Some(body)) = (resource, inner.hides_configuration) {
+            return Ok((!body.is_empty()).then(|| body.into()));
+        }
         if inner.malformed {
             return Ok(Some(b"{\"data\":{\"app\":[".to_vec()));
         }

@@ -314,7 +314,11 @@ async fn an_activation_that_fails_is_told_in_the_words_of_the_device_and_tried_a
 async fn a_step_whose_answer_nobody_waited_for_is_seen_at_the_next_look() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
-    driver.list_pods().await.unwrap();
+    // A process that has read the device for a while.
+    for _ in 0..4 {
+        driver.list_pods().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
     device.inner().swallows_answers = true;
     let cut_short = tokio::time::timeout(Duration::from_millis(100), driver.deploy_pod(&pod(1))).await;
     assert!(cut_short.is_err());

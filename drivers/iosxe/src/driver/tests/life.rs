@@ -35,11 +35,17 @@ async fn a_step_adds_no_more_than_half_a_second_to_the_time_of_the_device() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_is_replaced_at_every_call_does_the_same() {
+async fn a_driver_that_is_replaced_after_every_step_does_the_same() {
     let device = Arc::new(Device::default());
+    let mut driver = driver_of(&device, "east", &json!({}));
     for (words, down) in [(UP, false), (DOWN, true)] {
-        for _ in 0..100 {
-            let driver = driver(&device);
+        let mut steps_before = 0;
+        for _ in 0..200 {
+            // A new one reads several times before it takes something for absent.
+            let steps_taken = device.inner().accepted.len();
+            if steps_taken != std::mem::replace(&mut steps_before, steps_taken) {
+                driver = driver_of(&device, "east", &json!({}));
+            }
             let progress = if down {
                 driver.delete_pod(&pod(1).owner()).await.unwrap()
             } else {
@@ -233,4 +239,26 @@ async fn answers_that_did_not_change_make_the_same_list_and_an_address_comes_fro
     let again = driver.list_pods().await.unwrap();
     assert_eq!(known, again);
     assert_eq!(device.inner().requests - requests, 1, "one look answers for all pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_started_once_is_not_started_again_when_the_device_has_lost_it() {
+    for (policy, again) in [("Never", false), ("OnFailure", true)] {
+        let device = Arc::new(Device::default());
+        let driver = driver(&device);
+        let mut request = pod_with(1, &json!([{ "name": "app", "image": "flash:/a.tar" }]), policy);
+        deploy(&driver, &request).await;
+        let id = status(&driver, 1).await.unwrap().containers[0].id.clone();
+        let status = json!({ "containerStatuses": [{
+            "name": "app", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            "containerID": id, "state": { "running": {} },
+        }] });
+        Arc::make_mut(&mut request.pod).status = serde_json::from_value(status).unwrap();
+        device.accepted();
+        device.inner().oper.clear();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        deploy(&driver, &request).await;
+        let expected = if again { &["install", "activate", "start"][..] } else { &["remove"] };
+        assert_eq!(device.accepted(), steps(expected, 1), "{policy}");
+    }
 }

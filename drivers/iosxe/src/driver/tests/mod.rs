@@ -4,6 +4,7 @@ mod absence;
 mod device;
 mod faults;
 mod flash;
+mod law;
 mod life;
 mod overlap;
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceSpec, HostedContainerState, HostedPod};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 
-use self::device::{Device, Oper};
+use self::device::{Device, Oper, WrongAnswer};
 use super::*;
 use crate::app::{AppResourceLimits, PodNetwork};
 

@@ -97,7 +97,7 @@ async fn anybody_passes_for_a_device_only_where_somebody_said_so() {
 }
 
 fn refusal(spec: &TlsSpec) -> String {
-    super::super::tls::config(spec, "r1").unwrap_err().to_string()
+    super::super::tls::config(spec).unwrap_err().to_string()
 }
 
 #[test]

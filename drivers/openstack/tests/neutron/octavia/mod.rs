@@ -2,6 +2,7 @@
 
 mod calls;
 mod faults;
+mod large;
 mod providers;
 
 use staffetta_driver::{

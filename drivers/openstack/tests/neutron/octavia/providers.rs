@@ -1,6 +1,7 @@
 //! The gaps of providers and releases, and the options.
 
 use k8s_openapi::api::core::v1::Namespace;
+use reqwest::Method;
 use serde_json::{Value, json};
 use staffetta_driver::{
     Algorithm, HealthMonitor, ListenerPort, LoadBalancer, LoadBalancerDriver, LoadBalancerSpec, MemberSpec,
@@ -131,7 +132,10 @@ async fn the_options_are_what_octavia_is_asked_for_where_a_service_leaves_it_ope
 }
 
 /// A driver that reaches members through their own subnets, and knows that of the namespace `shop`.
-fn beside_pods(world: &World, pods: &Subnet) -> LbaasV2Driver {
+async fn beside_pods(world: &World, pods: &Subnet) -> LbaasV2Driver {
+    let mark = format!("staffetta:cluster={} staffetta:uid=u staffetta:name=shop", world.cluster("east"));
+    let (network, marked) = (&pods.network.id, json!({ "network": { "description": mark } }));
+    assert_eq!(world.ask(Method::PUT, &format!("networks/{network}"), &marked).await.0, 200);
     let options = OctaviaDefaults { member_mode: MemberMode::L2, ..OctaviaDefaults::default() };
     let driver = world.balancers("east", &options);
     let network = json!({ "network": pods.network.id, "subnet": pods.id }).to_string();
@@ -146,7 +150,7 @@ fn beside_pods(world: &World, pods: &Subnet) -> LbaasV2Driver {
 async fn in_mode_l2_members_are_reached_through_the_subnet_of_their_namespace() {
     let (fake, world) = crate::fake().await;
     let (services, pods) = (world.subnet("10.1.0.0/24").await, world.subnet("10.2.0.0/24").await);
-    let driver = beside_pods(&world, &pods);
+    let driver = beside_pods(&world, &pods).await;
     let inside = MemberSpec { ip: [10, 2, 0, 7].into(), ..members(&services, &[1]).remove(0) };
     let outside = MemberSpec { ip: [192, 0, 2, 7].into(), ..inside.clone() };
     let wanted = vec![listener(HTTP, vec![inside, outside])];
@@ -160,7 +164,7 @@ async fn in_mode_l2_members_are_reached_through_the_subnet_of_their_namespace() 
     assert_eq!(subnets(&made), expected);
     fake.requests();
     // A process that knows nothing reads the subnets too.
-    let other = beside_pods(&world, &pods);
+    let other = beside_pods(&world, &pods).await;
     assert_eq!(subnets(&other.load_balancers(None).await.unwrap().remove(0).resource), expected);
     assert!(asked_of_octavia(&fake).contains(&"GET pools/members".to_owned()));
     let plain = world.balancers("east", &OctaviaDefaults::default());
@@ -175,7 +179,7 @@ async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made
     let member = MemberSpec { ip: [10, 2, 0, 7].into(), ..members(&services, &[1]).remove(0) };
     let routed = spec(&world, &before, &services, vec![listener(HTTP, vec![member])]).await;
     made(&before, &world, &routed).await;
-    let driver = beside_pods(&world, &pods);
+    let driver = beside_pods(&world, &pods).await;
     let wanted = driver.normalize(routed.clone()).await.unwrap().spec.listeners.remove(0).pool.members;
     assert_eq!(wanted[0].subnet, pods.id);
     let mut stands = driver.load_balancers(None).await.unwrap().remove(0).resource;

@@ -1,6 +1,7 @@
 //! Properties of a queue under any order of events, triggers, deletions and failures.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -25,8 +26,10 @@ enum Answer {
     Succeed,
     /// A permanent failure.
     Fail,
-    /// A transient failure, whose retries end if another message supersedes the current one.
+    /// A transient failure.
     Retry,
+    /// The work is not finished.
+    Again,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -42,7 +45,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             _ => M::trigger(uid, 0),
         }
     });
-    let answer = prop_oneof![Just(Answer::Succeed), Just(Answer::Fail), Just(Answer::Retry)];
+    let answer =
+        prop_oneof![Just(Answer::Succeed), Just(Answer::Fail), Just(Answer::Retry), Just(Answer::Again)];
     let step = prop_oneof![
         4 => message.prop_map(Step::Arrive),
         4 => answer.prop_map(Step::Handle),
@@ -51,18 +55,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-fn policies() -> impl Strategy<Value = QueuePolicy> {
-    any::<(bool, bool)>().prop_map(|(coalesce, superseded_by_key)| QueuePolicy {
-        coalesce,
-        depth: 1000,
-        superseded_by_key,
-    })
-}
-
 /// The queue under test with the history of its messages. The version of a message is the number of the step in which it arrived.
 struct World {
     queue: KeyQueue<TestMessage>,
-    policy: QueuePolicy,
+    by_key: bool,
     clock: u64,
     /// The number of the step in which the current message was taken.
     taken: u64,
@@ -75,10 +71,10 @@ struct World {
 }
 
 impl World {
-    fn new(policy: QueuePolicy) -> Self {
+    fn new(by_key: bool) -> Self {
         Self {
-            queue: KeyQueue::new(true),
-            policy,
+            queue: KeyQueue::new(false, by_key),
+            by_key,
             clock: 0,
             taken: 0,
             attempted: Vec::new(),
@@ -89,7 +85,7 @@ impl World {
 
     /// Returns all messages of the queue for which `condition` returns `true`.
     fn messages(&self, condition: impl Fn(&TestMessage) -> bool) -> Vec<TestMessage> {
-        let messages = self.queue.messages().map(|message| message.event.clone());
+        let messages = self.queue.entries().map(|entry| entry.event);
         messages.filter(|message| condition(message)).collect()
     }
 
@@ -97,7 +93,7 @@ impl World {
         self.clock += 1;
         match step {
             Step::Arrive(message) => self.arrive(numbered(message, self.clock)),
-            Step::Handle(answer) if self.queue.current.is_some() => self.answer(answer),
+            Step::Handle(answer) if self.queue.running().is_some() => self.answer(answer),
             Step::Handle(_) => self.take(),
             Step::Advance => tokio::time::advance(LATER).await,
         }
@@ -107,23 +103,19 @@ impl World {
         let is_watched = |message: &TestMessage| !message.is_trigger();
         let watched = self.messages(is_watched);
         let finalizing = self.messages(TestMessage::finalizing);
-        let is_superseded = self.queue.superseded(&self.policy).is_some();
-        let failed: Vec<_> = self.queue.messages().filter(QueueEntry::failed).collect();
-        self.queue.push(message.clone(), Instant::now(), &self.policy);
+        let failed: Vec<_> = self.queue.items.iter().filter(|item| item.waiting().is_some()).collect();
+        let failed: Vec<_> = failed.into_iter().map(|item| item.event.clone()).collect();
+        let idle = self.queue.started && self.queue.is_empty();
+        self.queue.push(message.clone(), Instant::now());
+        if idle {
+            self.take();
+        }
         if message.is_trigger() {
             assert_eq!(self.messages(is_watched), watched, "{message} changes no event");
-            if self.queue.current.as_ref().is_some_and(|(current, _)| !current.is_trigger()) {
-                assert_eq!(
-                    self.queue.superseded(&self.policy).is_some(),
-                    is_superseded,
-                    "{message} ends no retry"
-                );
-            }
             return;
         }
         for older in finalizing {
-            let had_failed = failed.iter().any(|failed| failed.event == older);
-            let exists_again = had_failed && message.change() == Change::Added;
+            let exists_again = failed.contains(&older) && message.change() == Change::Added;
             let may_go = older.uid() == message.uid() && (message.finalizing() || exists_again);
             assert!(may_go || self.messages(|_| true).contains(&older), "{message} replaces {older}");
         }
@@ -131,7 +123,20 @@ impl World {
     }
 
     fn take(&mut self) {
-        let Some((event, _)) = self.queue.pop(&self.policy) else { return };
+        self.queue.started = true;
+        if let Some(attempt) = self.queue.next(Instant::now()) {
+            self.attempt(attempt);
+        }
+    }
+
+    fn attempt(&mut self, attempt: Attempt<TestMessage>) {
+        let event = attempt.event;
+        let waits = |item: &Item<TestMessage>| item.waiting().is_some() && item.event.uid() == event.uid();
+        let is_overtaken = |item: &Item<TestMessage>| waits(item) && !item.event.is_trigger();
+        assert!(
+            event.is_trigger() || !self.queue.items.iter().any(is_overtaken),
+            "{event} is handled before what waits of its object"
+        );
         self.taken = self.clock;
         if self.attempted.iter().all(|attempted| attempted.version != event.version) {
             self.attempted.push(event);
@@ -139,30 +144,23 @@ impl World {
     }
 
     fn answer(&mut self, answer: Answer) {
-        let current = self.queue.current.as_ref().expect("the caller checked it").0.clone();
-        let failed = || {
-            let mut retry = RetryState::default();
-            retry.failed(&crate::testing::Fault::transient("busy"));
-            Some(Box::new(retry))
-        };
-        let end = match answer {
+        let running = self.queue.running().expect("the caller checked it");
+        let running = self.queue.items[running].event.clone();
+        let next = match answer {
             Answer::Succeed => {
-                self.handled.push((self.taken, current));
-                (None, None)
+                self.handled.push((self.taken, running));
+                None
             }
-            Answer::Fail => (failed(), Some(LATER)),
-            Answer::Retry if self.queue.superseded(&self.policy).is_some() => {
-                assert!(!current.finalizing(), "nothing ends the retries of {current}");
-                (failed(), tests::SUPERSEDED)
-            }
-            Answer::Retry => return,
+            Answer::Fail => Some(tests::waits(WaitKind::Failed, LATER)),
+            Answer::Retry => Some(tests::waits(WaitKind::Retrying, LATER)),
+            Answer::Again => Some(tests::waits(WaitKind::Unfinished, LATER)),
         };
-        tests::end(&mut self.queue, end, &self.policy);
+        self.queue.end(next, Instant::now());
     }
 
     /// Handles messages, all successfully, until the queue is empty.
     async fn finish(&mut self) {
-        while self.queue.messages().next().is_some() {
+        while !self.queue.is_empty() {
             self.step(Step::Handle(Answer::Succeed)).await;
             tokio::time::advance(LATER).await;
         }
@@ -174,7 +172,7 @@ impl World {
         by_object.into_values()
     }
 
-    /// Returns `true` if the last event of an object was handled: itself, or with `superseded_by_key` a newer message of the key, which
+    /// Returns `true` if the last event of an object was handled: itself, or by key a newer message of the key, which
     /// reconciles all objects of the key.
     fn is_handled(&self, last: &TestMessage) -> bool {
         let is_deletion = |message: &TestMessage| message.change() == Change::Deleted;
@@ -184,11 +182,11 @@ impl World {
             !is_deletion(message)
                 || self.arrived.iter().any(|other| other.uid() == message.uid() && newer(other))
         };
-        let by_key = self.policy.superseded_by_key && !last.finalizing();
+        let by_key = self.by_key && !last.finalizing();
         self.handled.iter().filter(|(_, message)| !message.is_trigger()).any(|(taken, message)| {
             let itself = match last.change() {
                 Change::Deleted => {
-                    is_deletion(message) && message.uid() == last.uid() && *taken > last.version
+                    is_deletion(message) && message.uid() == last.uid() && *taken >= last.version
                 }
                 _ => message.version == last.version,
             };
@@ -203,10 +201,10 @@ fn numbered(mut message: TestMessage, version: u64) -> TestMessage {
     message
 }
 
-fn run(policy: QueuePolicy, steps: &[Step]) -> World {
+fn run(by_key: bool, steps: &[Step]) -> World {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
-        let mut world = World::new(policy);
+        let mut world = World::new(by_key);
         for step in steps {
             world.step(step.clone()).await;
         }
@@ -228,22 +226,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn the_last_state_and_the_deletion_of_each_object_are_handled(policy in policies(), steps in steps()) {
-        let world = run(policy, &steps);
+    fn the_last_state_and_the_deletion_of_each_object_are_handled(by_key in any::<bool>(), steps in steps()) {
+        let world = run(by_key, &steps);
         for last in world.last() {
             prop_assert!(world.is_handled(last), "{last} is lost: handled {:?}", world.handled);
         }
     }
 
     #[test]
-    fn an_event_is_left_out_only_for_a_newer_one_of_its_object(policy in policies(), steps in steps()) {
-        let world = run(policy, &steps);
+    fn an_event_is_left_out_only_for_a_newer_one_of_its_object(by_key in any::<bool>(), steps in steps()) {
+        let world = run(by_key, &steps);
         for event in watched(&steps) {
             let newer = |other: &TestMessage| {
                 let cancels = other.change() == Change::Deleted
-                    || policy.coalesce && event.change() == Change::Modified && other.change() == Change::Modified;
-                let in_time = policy.coalesce || event.change() == Change::Deleted;
-                other.uid() == event.uid() && other.version > event.version && cancels && in_time
+                    || event.change() == Change::Modified && other.change() == Change::Modified;
+                other.uid() == event.uid() && other.version > event.version && cancels
             };
             let attempted = world.attempted.iter().any(|attempted| attempted.version == event.version);
             prop_assert!(attempted || watched(&steps).any(|other| newer(&other)), "{event} is never handled");
@@ -251,8 +248,8 @@ proptest! {
     }
 
     #[test]
-    fn the_events_of_an_object_are_first_handled_in_order(policy in policies(), steps in steps()) {
-        let world = run(policy, &steps);
+    fn the_events_of_an_object_are_first_handled_in_order(by_key in any::<bool>(), steps in steps()) {
+        let world = run(by_key, &steps);
         for uid in ["a", "b", "c"] {
             let of_object = |message: &&TestMessage| message.uid() == uid && !message.is_trigger();
             let versions: Vec<_> = world.attempted.iter().filter(of_object).map(|message| message.version).collect();
@@ -261,8 +258,8 @@ proptest! {
     }
 
     #[test]
-    fn an_object_that_exists_again_is_not_released_after_that(policy in policies(), steps in steps()) {
-        let world = run(policy, &steps);
+    fn an_object_that_exists_again_is_not_released_after_that(by_key in any::<bool>(), steps in steps()) {
+        let world = run(by_key, &steps);
         for last in world.last().filter(|last| last.change() == Change::Added) {
             let added = world.handled.iter().position(|(_, message)| message.version == last.version);
             let released_later = |added: usize| {

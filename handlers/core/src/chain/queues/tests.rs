@@ -1,10 +1,12 @@
+use tokio::time::Instant;
+
 use super::*;
 use crate::test_message::{HandlerFn, TestMessage};
 use crate::testing::NoMetrics;
 
 fn queues() -> Async<TestMessage, HandlerFn<impl Fn(&TestMessage) -> Result<(), HandlerError>>> {
     let key = |message: &TestMessage| OrderingKey::of(message.uid());
-    Async::new(HandlerFn(|_: &TestMessage| Ok(())), QueuePolicy::default(), key, Arc::new(NoMetrics))
+    Async::new(HandlerFn(|_: &TestMessage| Ok(())), false, key, Arc::new(NoMetrics))
 }
 
 #[tokio::test(start_paused = true)]
@@ -13,10 +15,10 @@ async fn the_memory_of_many_keys_is_released_once_they_are_idle() {
     for number in 0..20_000 {
         queues.push(TestMessage::added(&number.to_string()));
     }
-    let full = queues.queues.by_key.capacity();
+    let full = queues.queues.map.capacity();
     queues.open();
     queues.until_busy_at_most(0).await;
-    assert!(queues.queues.by_key.capacity() < full / 100);
+    assert!(queues.queues.map.capacity() < full / 100);
 }
 
 /// A handler that sends each message on to another key of the same queues with the next lower version. At version 0, it waits for a
@@ -24,10 +26,10 @@ async fn the_memory_of_many_keys_is_released_once_they_are_idle() {
 struct PassOn(std::sync::OnceLock<Async<TestMessage, Arc<PassOn>>>);
 
 impl EventHandler<TestMessage> for PassOn {
-    async fn handle(&self, message: &TestMessage, context: &Context<'_>) -> Result<(), HandlerError> {
+    async fn handle(&self, message: &TestMessage, context: &Context<'_>) -> Result<Action, HandlerError> {
         let Some(next) = message.version.checked_sub(1) else {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            return Ok(());
+            return Ok(Action::done());
         };
         let queues = self.0.get().expect("it is set before the first message");
         queues.handle(&TestMessage::modified(&next.to_string(), next), context).await
@@ -38,7 +40,7 @@ impl EventHandler<TestMessage> for PassOn {
 async fn a_handler_runs_where_its_message_is_delivered_until_it_waits_and_never_within_another_one() {
     let handler = Arc::new(PassOn(std::sync::OnceLock::new()));
     let key = |message: &TestMessage| OrderingKey::of(message.uid());
-    let queues = Async::new(Arc::clone(&handler), QueuePolicy::default(), key, Arc::new(NoMetrics));
+    let queues = Async::new(Arc::clone(&handler), false, key, Arc::new(NoMetrics));
     assert!(handler.0.set(queues.clone()).is_ok());
     let (context, before) = (Context::detached(), Instant::now());
     queues.handle(&TestMessage::modified("first", 10_000), &context).await.expect("it is queued");
@@ -61,12 +63,8 @@ async fn a_trigger_is_never_handled_within_the_call_of_its_sender() {
         counter.fetch_add(1, SeqCst);
         Ok(())
     });
-    let queues = Async::new(
-        handler,
-        QueuePolicy::default(),
-        |_: &TestMessage| OrderingKey::of("one key"),
-        Arc::new(NoMetrics),
-    );
+    let queues =
+        Async::new(handler, false, |_: &TestMessage| OrderingKey::of("one key"), Arc::new(NoMetrics));
     let context = Context::detached();
     queues.handle(&TestMessage::added("a"), &context).await.expect("it is queued");
     assert_eq!(calls.load(SeqCst), 1);

@@ -28,7 +28,7 @@ impl World {
         let triggers = self.compared().await;
         for trigger in &triggers {
             assert!(self.handler.wants(trigger).is_taken());
-            self.handler.handle(trigger, &Context::detached()).await.unwrap();
+            self.handler.handle(&self.handler.resolve(trigger), &Context::detached()).await.unwrap();
         }
         triggers.len()
     }
@@ -178,7 +178,7 @@ async fn drift_that_takes_several_changes_is_repaired_by_later_attempts() {
     let triggers = world.compared().await;
     let busy = Fault::Fail(DriverError::new(Reason::Unavailable, "make a listener"));
     world.balancers.faults().inject(LoadBalancerMethod::EnsureListener, 1, busy);
-    world.handler.handle(&triggers[0], &Context::detached()).await.unwrap_err();
-    world.handler.handle(&triggers[0], &Context::detached()).await.unwrap();
+    world.handler.handle(&world.handler.resolve(&triggers[0]), &Context::detached()).await.unwrap_err();
+    world.handler.handle(&world.handler.resolve(&triggers[0]), &Context::detached()).await.unwrap();
     assert_eq!(world.tree().listeners.len(), 2, "the failure is not repaired yet");
 }

@@ -1,4 +1,4 @@
-use staffetta_handler::{Index, deliver};
+use staffetta_handler::{Index, Object, deliver};
 
 use super::*;
 
@@ -41,8 +41,8 @@ async fn a_slice_that_changes_its_service_leaves_no_members_at_the_old_one() {
     let triggers = World::triggers_of(&*world.handler.sources[1], Duration::from_secs(1)).await;
     let present = Event::Modified(world.api.object()).erase();
     assert_eq!(triggers.len(), 1);
-    assert_eq!(world.handler.key(&triggers[0]), world.handler.key(&present));
-    world.handler.handle(&triggers[0], &Context::detached()).await.unwrap();
+    assert_eq!(world.handler.resolve(&triggers[0]).key(), world.handler.resolve(&present).key());
+    world.handler.handle(&world.handler.resolve(&triggers[0]), &Context::detached()).await.unwrap();
     assert_eq!(world.members(HTTP), [""; 0]);
 }
 
@@ -85,7 +85,7 @@ async fn a_service_its_slices_and_its_endpoints_share_one_queue() {
     let present = Event::Modified(slice("s1", &[])).erase();
     let identity = Identity::of::<EndpointSlice>(Some("default".into()), "s1".into(), "s1".into());
     let missed = Event::<EndpointSlice>::Deleted(Tombstone::Missed(Arc::new(identity))).erase();
-    let keys = [&service, &present, &missed].map(|event| world.handler.key(event));
+    let keys = [&service, &present, &missed].map(|event| world.handler.resolve(event).key());
     assert_eq!(keys[0], keys[1]);
     assert_eq!(keys[0], keys[2]);
     assert!(world.handler.superseded_by_key);
@@ -108,8 +108,8 @@ async fn without_slices_endpoints_give_the_same_members() {
     assert_eq!(world.members(HTTP), ["10.1.0.2:8080"]);
     world.event().await.unwrap();
     let keys = [
-        world.handler.key(&Event::Modified(endpoints("10.1.0.2")).erase()),
-        world.handler.key(&Event::Modified(world.api.object()).erase()),
+        world.handler.resolve(&Event::Modified(endpoints("10.1.0.2")).erase()).key(),
+        world.handler.resolve(&Event::Modified(world.api.object()).erase()).key(),
     ];
     assert_eq!(keys[0], keys[1]);
     world.feed(Event::Deleted(Tombstone::Last(endpoints("10.1.0.2")))).await.unwrap();
@@ -167,7 +167,9 @@ async fn the_endpoints_of_a_service_that_is_not_selected_change_nothing_unless_i
     let selecting = |world: &World| {
         let (options, recorder) = (world.options.clone(), world.recorded.recorder());
         let handler = LbHandler::new(world.api.client(), world.drivers(), options, recorder);
-        handler.only(|service| service.labels().contains_key("mine"))
+        handler.managed_by(Installation::new("east", |service: &dyn Object| {
+            service.meta().labels.iter().flatten().any(|(key, _)| key == "mine")
+        }))
     };
     world.replace_by(selecting(&world), true);
     world.event().await.unwrap();

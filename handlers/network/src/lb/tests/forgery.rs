@@ -180,7 +180,8 @@ async fn a_spec_that_contradicts_the_service_is_ignored() {
         world.event().await.unwrap();
         world.slice("s1", &["10.1.0.2"]).await.unwrap();
         // So does an event that was queued before.
-        let error = world.handler.handle(&before, &Context::detached()).await.unwrap_err();
+        let error =
+            world.handler.handle(&world.handler.resolve(&before), &Context::detached()).await.unwrap_err();
         assert!(error.transient() && error.pending().is_some(), "{forged:?}: {error}");
         assert_eq!((error.reason(), error.pending()), ("SpecOutdated", Some(Pending::default())));
         assert_eq!((world.tree(), world.balancers.calls().len()), (tree, calls), "{forged:?}");

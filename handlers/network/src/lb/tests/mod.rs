@@ -174,7 +174,7 @@ impl World {
         let event = event.erase();
         self.index(&event);
         if self.handler.wants(&event).is_taken() {
-            self.handler.handle(&event, &Context::detached()).await
+            self.handler.handle(&self.handler.resolve(&event), &Context::detached()).await.map(drop)
         } else {
             Ok(())
         }
@@ -239,9 +239,10 @@ impl World {
         });
     }
 
-    /// Removes the spec annotation.
+    /// Makes the service headless, and removes the spec annotation.
     fn want_nothing(&self) {
         self.api.change(|service| {
+            service["spec"]["clusterIP"] = json!("None");
             drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(SPEC_ANNOTATION));
         });
     }

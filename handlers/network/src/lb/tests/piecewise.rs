@@ -1,4 +1,4 @@
-//! A driver that releases a listener in parts.
+//! A driver that releases a listener and sets members in parts.
 
 use staffetta_driver::{
     DriverError, Listener, ListenerDriver, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, Owned,
@@ -7,7 +7,7 @@ use staffetta_driver::{
 use super::pending::{DELAY, ready, waits};
 use super::*;
 
-/// Releases the pool of a listener with the first call and the listener itself with the second.
+/// Releases the pool of a listener with the first call and the listener itself with the second, and adds two members with each call.
 struct Piecewise(Arc<MemoryLoadBalancerDriver>);
 
 #[async_trait::async_trait]
@@ -38,6 +38,11 @@ impl ListenerDriver for Piecewise {
         change: &ListenerChange,
     ) -> Result<LoadBalancer, DriverError> {
         let found = tree.listener(change.at()).filter(|found| found.pool.is_some());
+        if let (ListenerChange::SetMembers(at, wanted), Some(found)) = (change, found) {
+            let present = found.pool.as_ref().map_or(0, |pool| pool.members.len());
+            let part = wanted.iter().take(present + 2).cloned().collect();
+            return self.0.change_listener(tree, &ListenerChange::SetMembers(*at, part)).await;
+        }
         let (ListenerChange::Release(at), Some(found)) = (change, found) else {
             return self.0.change_listener(tree, change).await;
         };
@@ -94,5 +99,18 @@ async fn a_port_that_returns_while_its_listener_is_released_gets_a_pool_with_its
     world.want(&both);
     settles(&world).await;
     assert_eq!(world.members(ALT), ["10.1.0.1:8080"]);
+    assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_that_take_several_requests_are_all_there_in_the_end() {
+    let (world, _) = two_ports().await;
+    let ips = (1..6).map(|last| format!("10.1.0.{last}")).collect::<Vec<_>>();
+    let ips: Vec<&str> = ips.iter().map(String::as_str).collect();
+    world.index(&Event::Modified(slice("s1", &ips)).erase());
+    waits(&world.event().await.unwrap_err());
+    assert_eq!(world.members(HTTP).len() + world.members(ALT).len(), 1 + 2 + 1, "one request at a time");
+    settles(&world).await;
+    assert_eq!((world.members(HTTP).len(), world.members(ALT).len()), (5, 5));
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }

@@ -134,3 +134,39 @@ async fn a_malformed_annotation_is_a_permanent_error_and_is_not_overwritten() {
         assert!(world.is_empty() && world.api.patches().is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_public_service_whose_annotations_somebody_removes_keeps_its_load_balancer_and_its_address() {
+    let mut world = balanced(&public()).await;
+    world.event().await.unwrap();
+    let (tree, ingress, addresses) = (world.tree(), world.ingress(), world.services.public_ips());
+    let calls = |world: &World| world.calls().iter().filter(|call| **call != "list").count();
+    let before = calls(&world);
+    for restart in [false, true] {
+        let remove = |key: &'static str| {
+            move |service: &mut serde_json::Value| {
+                drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(key));
+            }
+        };
+        world.api.change(remove(SPEC_ANNOTATION));
+        if restart {
+            world.restart().await;
+        }
+        world.event().await.unwrap();
+        world.slice("s1", &["10.1.0.1"]).await.unwrap();
+        assert_eq!(
+            (&world.tree(), &world.services.public_ips()),
+            (&tree, &addresses),
+            "the spec comes again"
+        );
+        world.want(&public());
+        world.api.change(remove(STATE_ANNOTATION));
+        for _ in 0..2 {
+            world.event().await.unwrap();
+        }
+        assert_eq!((&world.tree(), &world.services.public_ips()), (&tree, &addresses));
+        assert_eq!((world.ingress(), calls(&world)), (ingress.clone(), before));
+        assert_eq!(world.shown().unwrap().load_balancer.unwrap().id, tree.id);
+        assert_eq!(world.recorded.reasons(), [crate::annotation::RESTORED]);
+    }
+}

@@ -56,6 +56,21 @@ async fn a_service_of_another_type_releases_and_unpublishes_its_public_address()
 }
 
 #[tokio::test]
+async fn a_type_that_changes_while_the_address_is_published_is_no_failure() {
+    let world = world();
+    world.want(&public());
+    let private = spec();
+    world.api.change_before_next(move |service| {
+        service["spec"]["type"] = json!("ClusterIP");
+        service["metadata"]["annotations"][SPEC_ANNOTATION] = json!(private.to_text());
+    });
+    let error = world.event().await.unwrap_err();
+    assert!(error.transient() && error.pending().is_some(), "the event of the change follows: {error}");
+    world.event().await.unwrap();
+    assert_eq!((world.services.public_ips().len(), world.ingress().len()), (0, 0));
+}
+
+#[tokio::test]
 async fn the_address_is_removed_from_the_status_even_if_the_first_write_fails() {
     let world = balanced(&public()).await;
     world.want(&spec());

@@ -145,3 +145,25 @@ async fn recovery_fails_if_the_marks_cannot_be_read() {
     assert!(world.garbage_collector().recover().await.unwrap_err().transient());
     assert!(world.garbage_collector().owners().await.is_err());
 }
+
+#[tokio::test]
+async fn a_service_that_was_made_again_while_nobody_looked_is_served_at_once() {
+    let mut world = prepared().await;
+    world.event().await.unwrap();
+    world.api.change(|service| {
+        service["metadata"]["uid"] = json!("uid-web-2");
+        service["metadata"]["finalizers"] = json!([THEIRS]);
+        drop(service["metadata"]["annotations"].as_object_mut().unwrap().remove(STATE_ANNOTATION));
+        service["status"]["loadBalancer"] = json!({});
+    });
+    world.restart().await;
+    world.index(&Event::Added(slice("s1", &["10.1.0.1"])).erase());
+    world.feed(Event::Added(world.api.object())).await.unwrap();
+    let owners = world.garbage_collector().owners().await.unwrap();
+    assert_eq!(owners.into_iter().map(|owner| owner.uid).collect::<Vec<_>>(), ["uid-web-2"]);
+    assert_eq!((world.members(HTTP).len(), world.services.public_ips().len()), (1, 1));
+    // The deletion that garbage collection found meanwhile has nothing left to release.
+    let calls = world.calls().len();
+    world.missed().await.unwrap();
+    assert_eq!(world.calls()[calls..], ["list"]);
+}

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use staffetta_driver::{PodVifDriver, VifPoolPolicy, WarmVifPool};
+use staffetta_driver::PodVifDriver;
 use staffetta_handler::{Source, TriggerSender};
 use staffetta_memory::MemoryBulkVifDriver;
+use staffetta_pool::{VifPoolPolicy, WarmVifPool};
 
 use super::*;
 

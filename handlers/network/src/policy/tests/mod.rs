@@ -11,11 +11,12 @@ use crate::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
-use staffetta_driver::{NoopVifPool, Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
+use staffetta_driver::{Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
 use staffetta_handler::{Event, Index, Tombstone, deliver};
 use staffetta_memory::{
     MemoryNetwork, MemoryNetworkPolicyDriver, MemoryOptions, MemoryVifDriver, NetworkPolicyCall,
 };
+use staffetta_pool::NoopVifPool;
 
 use super::*;
 use crate::os_vif::{KURYR_VIF, PodState};

@@ -21,6 +21,7 @@ async fn a_full_subnet_is_a_transient_failure() {
     assert!(error.transient());
     assert!(staffetta_handler::causes(&error).contains("10.0.0.0/29"));
     world.network.set_address_limit("10.0.0.0/29".parse().unwrap(), None);
+    tokio::time::advance(Duration::from_secs(1)).await;
     world.event().await.unwrap();
     assert_eq!(world.ports().len(), 1);
     // After a failure without effects the marks are not read.

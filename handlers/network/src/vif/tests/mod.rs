@@ -7,18 +7,23 @@ mod networks;
 mod oddities;
 mod pools;
 mod presence;
+mod proofs;
 mod recovery;
+mod restored;
+mod uses;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use staffetta_driver::{NoopVifPool, Vif, VifClass, VifId, VifRequest};
+use staffetta_driver::{Vif, VifClass, VifId, VifRequest};
 use staffetta_handler::{Failure, Identity, TriggerHandler, deliver};
 use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryVifDriver, VifCall};
+use staffetta_pool::NoopVifPool;
 
 use super::*;
 use crate::os_vif::{KURYR_VIF, PodState};
 use crate::testing::api_server::{Answer, ApiServer, THEIRS};
+use crate::testing::recorder::RecordedEvents;
 
 const UID: &str = "uid-web";
 
@@ -28,6 +33,7 @@ struct World {
     network: Arc<MemoryNetwork>,
     vifs: Arc<MemoryVifDriver>,
     handler: VifHandler,
+    recorded: RecordedEvents,
 }
 
 fn world() -> World {
@@ -48,17 +54,24 @@ impl World {
         let vifs = Arc::new(MemoryVifDriver::new(Arc::clone(&network), "east".into()));
         let spec = json!({ "containers": [], "nodeName": "node-1" });
         let api = ApiServer::new(&spec, &json!({ "phase": "Pending", "hostIP": "192.0.2.1" }));
-        let handler = handler(&api, &network, &vifs);
-        Self { api, network, vifs, handler }
+        let recorded = RecordedEvents::default();
+        let handler = handler(&api, &network, &vifs, &recorded);
+        Self { api, network, vifs, handler, recorded }
     }
 
     /// Restarts the controller.
     fn restart(&mut self) {
-        self.handler = handler(&self.api, &self.network, &self.vifs);
+        let additional = self.handler.drivers.additional.clone();
+        self.handler = handler(&self.api, &self.network, &self.vifs, &self.recorded);
+        self.handler.drivers.additional = additional;
     }
 
     async fn feed(&self, event: Event<Pod>) -> Result<(), VifError> {
-        if self.handler.wants(&event).is_taken() { deliver(&self.handler, &event).await } else { Ok(()) }
+        if self.handler.wants(&event).is_taken() {
+            deliver(&self.handler, &event).await.map(drop)
+        } else {
+            Ok(())
+        }
     }
 
     /// Delivers the present state of the pod.
@@ -165,6 +178,7 @@ fn handler(
     api: &Arc<ApiServer<Pod>>,
     network: &Arc<MemoryNetwork>,
     vifs: &Arc<MemoryVifDriver>,
+    recorded: &RecordedEvents,
 ) -> VifHandler {
     let pool = NoopVifPool::new(Arc::clone(vifs) as Arc<dyn staffetta_driver::PodVifDriver>);
     let drivers = VifDrivers {
@@ -174,5 +188,5 @@ fn handler(
         pool: Arc::new(pool),
         additional: None,
     };
-    VifHandler::new(api.client(), drivers, Arc::default(), Recorder::silent())
+    VifHandler::new(api.client(), drivers, Arc::default(), recorded.recorder())
 }

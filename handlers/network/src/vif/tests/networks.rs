@@ -1,16 +1,19 @@
 //! Pods with additional networks.
 
-use staffetta_driver::{DriverError, MultiVifPool, NodeInfo, Reason};
+use staffetta_driver::{DriverError, NodeInfo, Reason};
 use staffetta_handler::Index;
 use staffetta_memory::{Fault, VifMethod};
+use staffetta_pool::MultiVifPool;
 
 use super::*;
 use crate::vif::networks::{NETWORKS, Networks};
 
+/// The time before an exhausted quota is tried again.
+const QUOTA_BACKOFF: Duration = Duration::from_secs(1);
 const SECOND: &str = "10.20.0.0/16";
 
 /// Creates a world with the network `default/blue` and a pod with this annotation.
-fn asking(text: &str) -> World {
+pub(super) fn asking(text: &str) -> World {
     let second: ipnet::IpNet = SECOND.parse().unwrap();
     let options =
         MemoryOptions { namespace_subnets: [("x".into(), vec![second])].into(), ..MemoryOptions::default() };
@@ -60,6 +63,7 @@ async fn a_failure_of_one_vif_releases_the_others() {
     world.vifs.faults().inject(VifMethod::Request, 1, Fault::Fail(fault));
     assert!(world.event().await.unwrap_err().transient());
     assert_eq!((world.ports(), world.patches(), world.lists()), (vec![], vec![], 0));
+    tokio::time::advance(QUOTA_BACKOFF).await;
     world.event().await.unwrap();
     assert_eq!(world.ports().len(), 2);
 }
@@ -73,6 +77,7 @@ async fn the_vifs_of_an_interrupted_request_are_found_and_replaced() {
     world.vifs.faults().inject(VifMethod::Release, 1, Fault::Fail(fault));
     world.event().await.unwrap_err();
     assert_eq!(world.ports().len(), 1);
+    tokio::time::advance(QUOTA_BACKOFF).await;
     world.event().await.unwrap();
     assert_eq!((interfaces(&world).len(), world.ports().len()), (2, 2), "and the leaked one is released");
 }

@@ -18,12 +18,28 @@ async fn a_pod_without_spec_and_status_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_a_status_gets_its_vif_on_the_node_of_its_spec() {
+async fn a_pod_without_a_status_may_run_and_gets_no_vif_before_its_status_tells_that_it_does_not() {
     let world = world();
     without(&world, &["status"]);
+    world.event().await.unwrap();
+    world.assert_unasked();
+    world.api.change(|pod| pod["status"] = json!({ "phase": "Pending" }));
     world.activate().await;
     assert!(world.shown().unwrap().default_vif.active);
     assert_eq!(world.network.ports()[0].node_name, "node-1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_status_was_removed_keeps_its_vif_although_its_annotation_names_another_one() {
+    let world = active().await;
+    world.event().await.unwrap();
+    let (ports, vif) = (world.ports(), world.shown().unwrap().default_vif);
+    without(&world, &["status"]);
+    world.annotate(&PodState::new(Vif { id: "of-another".into(), ..vif }).write());
+    for _ in 0..3 {
+        assert_eq!(world.event().await.unwrap_err().reason(), "VifForeign");
+    }
+    assert_eq!((world.ports(), world.releases()), (ports, 0), "it is neither replaced nor released");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,11 @@
 
 use staffetta_driver::{
     BulkVifDriver, BulkVifRequest, DriverError, NodeInfo, PodVifDriver, ProjectId, Reason, SecurityGroupId,
-    VifPoolKey, VifPoolPolicy, WarmVifPool,
+    VifPoolKey,
 };
 use staffetta_handler::{AnyEvent, Change, GarbageCollector, Index, Kind};
 use staffetta_memory::{BulkVifCall, MemoryBulkVifDriver};
+use staffetta_pool::{VifPoolPolicy, WarmVifPool};
 
 use super::*;
 

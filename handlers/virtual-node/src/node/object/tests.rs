@@ -90,7 +90,7 @@ fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
     assert_eq!(ready(&down)["reason"], "MachineUnreachable");
     assert_eq!(
         ready(&down)["message"],
-        "the machine cannot be reached any more (DriverRefused): wrong password"
+        "the machine cannot be read any more (DriverRefused): wrong password"
     );
     machine.read_failed(MISDESCRIBED, "no such driver".into(), true);
     let invalid = status_patch(&node, &machine.view(), time(9)).unwrap();

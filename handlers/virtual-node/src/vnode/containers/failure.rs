@@ -24,6 +24,8 @@ pub(super) struct OperationFailure {
     pub(super) reason: String,
     /// The message about the failure, for people.
     pub(super) message: String,
+    /// `true` if the base did not say that the operation failed: it was lost on the way.
+    pub(super) lost: bool,
     /// The log of the requests that the driver sent for the operation.
     pub(super) requests: Arc<RequestLog>,
 }
@@ -43,6 +45,7 @@ impl OperationFailure {
             retry_at: now + BACKOFF.requeue_delay(failures, None),
             reason: reason.to_owned(),
             message: message.to_owned(),
+            lost: false,
             requests,
         }
     }

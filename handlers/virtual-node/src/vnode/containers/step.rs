@@ -11,7 +11,7 @@ pub(in crate::vnode) enum ContainerStep {
     Done,
     /// Wait for the base. The text describes the current step, for messages.
     Wait(String),
-    /// The last operation failed, or the container is deactivated or does not stay loaded. Check again after the delay `after`.
+    /// The last operation failed, or the container is not to be activated or does not stay loaded. Check again after the delay `after`.
     Failing {
         /// The reason of the failure, as one word in CamelCase.
         reason: String,
@@ -20,6 +20,6 @@ pub(in crate::vnode) enum ContainerStep {
         /// The delay before the next check, which repeats a failed operation.
         after: Duration,
     },
-    /// Send this operation (start or stop) to the base now.
+    /// Send this operation (start, activate or stop) to the base now.
     Send(ContainerAction),
 }

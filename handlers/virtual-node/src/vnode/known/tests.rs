@@ -19,8 +19,11 @@ const TIMING: LeaseTiming = LeaseTiming {
     retry: Duration::from_secs(2),
 };
 
+/// Returns the bases of a replica that has written Leases for some time.
 fn known_to(replica: &str) -> KnownBases {
-    KnownBases::new(replica.into(), TIMING, Duration::from_secs(60))
+    let mut bases = KnownBases::new(replica.into(), TIMING, Duration::from_secs(60));
+    bases.versions.record(0, at(0));
+    bases
 }
 
 fn known() -> KnownBases {
@@ -32,7 +35,8 @@ fn names(id: &str) -> (NodeId, Arc<str>) {
 }
 
 pub(in crate::vnode) fn described(status: &str) -> NodeDescription {
-    serde_json::from_value(json!({ "metadata": { "name": "shop", "status": status } })).unwrap()
+    serde_json::from_value(json!({ "metadata": { "name": "shop", "status": status.to_lowercase() } }))
+        .unwrap()
 }
 
 fn at(seconds: u64) -> BootTime {
@@ -44,7 +48,7 @@ fn take(bases: &mut KnownBases, version: u64, boot: BootTime) -> usize {
     let due = bases.due(|_| None, |_| false, false, (boot, Instant::now()));
     for (node, _) in &due {
         let seen = SeenLease::held(version, "ours");
-        bases.written(node, &WriteResult::Written(seen), boot);
+        bases.written(node, &WriteResult::First(seen), boot);
     }
     due.len()
 }
@@ -198,8 +202,9 @@ impl Cluster {
 
     fn write(&mut self, replica: &'static str, name: Arc<str>, write: LeaseWrite) {
         let lease = self.leases.get(&name).cloned();
+        let is_first = lease.is_none();
         let (matches, holder) = match (&lease, write) {
-            (None, LeaseWrite::Create) => (true, replica),
+            (None, LeaseWrite::Create { .. } | LeaseWrite::Recreate) => (true, replica),
             (Some(lease), LeaseWrite::Replace { seen }) => (lease.version == seen.version, replica),
             (Some(lease), LeaseWrite::GiveUp { seen }) => (lease.version == seen.version, ""),
             _ => (false, ""),
@@ -209,7 +214,7 @@ impl Cluster {
                 self.version += 1;
                 let lease = SeenLease::held(self.version, holder);
                 self.leases.insert(Arc::clone(&name), lease.clone());
-                WriteResult::Written(lease)
+                if is_first { WriteResult::First(lease) } else { WriteResult::Written(lease) }
             }
             Some(lease) => WriteResult::Conflict(lease),
             None => WriteResult::Missing,
@@ -311,7 +316,7 @@ async fn bases_that_have_not_answered_move_no_node_to_another_replica() {
     let lease = |node: &str| is_among(node, 0).then(|| SeenLease::held(1, "theirs"));
     for boot in [at(100), at(106)] {
         for (node, _) in bases.due(lease, |_| false, false, (boot, now)) {
-            bases.written(&node, &WriteResult::Written(SeenLease::held(1, "ours")), boot);
+            bases.written(&node, &WriteResult::First(SeenLease::held(1, "ours")), boot);
         }
     }
     for change in bases.held_changes(at(106)) {

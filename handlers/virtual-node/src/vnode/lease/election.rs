@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::SeenLease;
+use super::{SeenLease, UNKNOWN_HOLDER};
 use staffetta_handler::BootTime;
 
 /// The durations that govern the election of the holder of a Lease.
@@ -27,11 +27,18 @@ impl LeaseTiming {
 /// A write to a Lease. It succeeds only if the Lease has not changed since this process saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::vnode) enum LeaseWrite {
-    /// Create the Lease.
-    Create,
+    /// Create the Lease, which nobody holds then.
+    Create {
+        /// A version of the past. Nobody who held the Lease before it can still act. If nobody has held the Lease since, the writer takes
+        /// it at once.
+        since: Option<u64>,
+    },
+    /// Create the Lease again that was deleted while this process held it.
+    Recreate,
     /// Replace the Lease in this state, to renew or take it.
     Replace {
-        /// The state of the Lease to replace. In any other state, it is not written.
+        /// The state of the Lease to replace. In any other state, it is not written. `renewed` is set if no holder of a deleted Lease can
+        /// act any more.
         seen: SeenLease,
     },
     /// Give up the Lease in this state, so that another process takes it.
@@ -46,6 +53,8 @@ pub(in crate::vnode) enum LeaseWrite {
 pub(in crate::vnode) enum WriteResult {
     /// The Lease was written and has this state.
     Written(SeenLease),
+    /// The Lease was created, nobody held it before for the whole duration, and it was taken. It has this state.
+    First(SeenLease),
     /// The Lease was in another state than expected, and has this one.
     Conflict(SeenLease),
     /// The Lease was not written, and does not exist now.
@@ -59,6 +68,13 @@ pub(in crate::vnode) enum WriteResult {
 /// The times in the Lease are never compared, since the clocks of processes differ. A process measures on its own clock how
 /// long it has not seen the Lease change, and takes the Lease once this time is the whole duration. The holder counts the
 /// duration from before its request, so that its hold ends before any other process takes the Lease.
+///
+/// A Lease that does not exist may have been deleted while a process held it that does not know that yet, however often. It is therefore
+/// created without a holder and a time of renewal, and taken as any other: the whole duration after it was seen. There are two exceptions:
+///
+/// * The API server has the history of the whole duration, and nobody held the Lease.
+/// * A process that holds the deleted Lease uses the new one if it knows before the end of its hold that its write took effect. Only a
+///   later write sets the time of renewal, so a write that arrives late leaves a Lease that nobody takes at once.
 #[derive(Clone, Debug)]
 pub(in crate::vnode) struct LeaseElection {
     replica: String,
@@ -73,6 +89,9 @@ pub(in crate::vnode) struct LeaseElection {
     due: BootTime,
     /// The time at which the write in progress began; `None` if there is none.
     began: Option<BootTime>,
+    /// `true` if the write in progress gives this process the Lease even if its response arrives after the hold: no holder of a deleted
+    /// Lease can act any more.
+    settled: bool,
     /// `true` if the last write was rejected, because the Lease was in another state than expected or did not exist.
     conflicted: bool,
 }
@@ -87,6 +106,7 @@ impl LeaseElection {
             wanted: None,
             due: BootTime::default(),
             began: None,
+            settled: false,
             conflicted: false,
         }
     }
@@ -132,7 +152,8 @@ impl LeaseElection {
     }
 
     fn replace(&mut self, seen: &SeenLease, now: BootTime) {
-        if *seen.holder != *self.replica {
+        // Nobody holds a Lease that was just created.
+        if *seen.holder != *self.replica && (seen.renewed || !seen.holder.is_empty()) {
             self.until = None;
         }
         self.seen = Some((seen.clone(), now));
@@ -140,11 +161,12 @@ impl LeaseElection {
 
     /// Ends the hold if its time is over, and returns the write that is due; `None` if no write is due, or one is in progress. A
     /// process that does not hold the Lease takes it if `wanted` is set, with a further `delay`, by which replicas share nodes
-    /// evenly.
+    /// evenly. `history` is a version from before the Lease duration; without it, processes that have one go first.
     pub(in crate::vnode) fn next(
         &mut self,
         wanted: bool,
         delay: Duration,
+        history: Option<u64>,
         now: BootTime,
     ) -> Option<LeaseWrite> {
         if self.until.is_some_and(|until| now >= until) {
@@ -155,18 +177,28 @@ impl LeaseElection {
         if self.began.is_some() || now < self.due {
             return None;
         }
-        let write = match &self.seen {
-            Some((seen, _)) if !seen.deleted => LeaseWrite::Replace { seen: seen.clone() },
-            // Whoever held a deleted one may not know that yet: it counts as held until it would expire.
-            _ => LeaseWrite::Create,
+        let (seen, since) = self.seen.clone().map_or((None, None), |(seen, since)| (Some(seen), Some(since)));
+        let is_free =
+            |seen: &SeenLease| seen.renewed && (seen.holder.is_empty() || *seen.holder == *self.replica);
+        let expires_at = since.or(self.wanted).unwrap_or_default() + self.timing.duration;
+        let (write, free_at) = match seen {
+            Some(mut seen) if !seen.deleted => {
+                let free_at = if is_free(&seen) { since.unwrap_or_default() } else { expires_at };
+                seen.renewed |= !holds;
+                (LeaseWrite::Replace { seen }, free_at)
+            }
+            _ if holds => (LeaseWrite::Recreate, expires_at),
+            Some(seen) if *seen.holder != *UNKNOWN_HOLDER => {
+                let free_at = if is_free(&seen) { BootTime::default() } else { expires_at };
+                (LeaseWrite::Create { since: Some(seen.version) }, free_at)
+            }
+            _ => {
+                let free_at = if history.is_some() { BootTime::default() } else { expires_at };
+                (LeaseWrite::Create { since: history }, free_at)
+            }
         };
-        let may_take = || {
-            let free_at = self.seen.as_ref().map_or(BootTime::default(), |(seen, since)| {
-                let free = seen.holder.is_empty() || *seen.holder == *self.replica;
-                if free { *since } else { *since + self.timing.duration }
-            });
-            self.wanted.is_some_and(|wanted| now >= free_at.max(wanted) + delay)
-        };
+        self.settled = matches!(&write, LeaseWrite::Replace { seen } if seen.renewed);
+        let may_take = || self.wanted.is_some_and(|wanted| now >= free_at.max(wanted) + delay);
         (holds || may_take()).then_some(write)
     }
 
@@ -180,8 +212,9 @@ impl LeaseElection {
         let Some(began) = self.began.take() else { return };
         let unexpected = matches!(result, WriteResult::Conflict(_) | WriteResult::Missing);
         let again = std::mem::replace(&mut self.conflicted, unexpected);
+        let counts = self.settled || self.may_act(now) || matches!(result, WriteResult::First(_));
         match result {
-            WriteResult::Written(seen) => {
+            WriteResult::Written(seen) | WriteResult::First(seen) => {
                 let left = |known: &SeenLease| known.deleted && known.version == seen.version;
                 if self.seen.as_ref().is_some_and(|(known, _)| left(known)) {
                     // The watch was faster: the Lease has left its selection.
@@ -189,8 +222,9 @@ impl LeaseElection {
                 }
                 self.observe(seen, now);
                 // A newer state may have been seen meanwhile.
-                let newest = self.seen.as_ref().is_some_and(|(known, _)| known == seen);
-                if newest && *seen.holder == *self.replica {
+                let newest = self.seen.as_mut().filter(|(known, _)| known == seen);
+                if let Some((known, _)) = newest.filter(|_| counts && *seen.holder == *self.replica) {
+                    known.renewed = true;
                     self.until = Some(began + self.timing.tenure());
                     self.due = began + self.timing.renewal;
                 }
@@ -221,7 +255,7 @@ impl LeaseElection {
     /// this write, or `None` in these cases:
     ///
     /// * This process does not hold the Lease.
-    /// * The Lease is known to be deleted. The hold ends without a write.
+    /// * The Lease is known to be deleted, or was only just created. The hold ends without a write.
     /// * Another write is in progress. The hold goes on.
     pub(in crate::vnode) fn hand_over(&mut self, now: BootTime) -> Option<LeaseWrite> {
         if self.is_writing() {
@@ -233,10 +267,10 @@ impl LeaseElection {
     }
 
     /// Ends the hold, so that this process does not act for the node from now on. Returns the Lease to give up; `None` if this process
-    /// did not hold the Lease, or if the Lease is known to be deleted.
+    /// did not hold the Lease, or if the Lease is known to be deleted or was only just created.
     pub(in crate::vnode) fn give_up(&mut self) -> Option<SeenLease> {
         self.until.take()?;
-        self.seen.as_ref().filter(|(seen, _)| !seen.deleted).map(|(seen, _)| seen.clone())
+        self.seen.as_ref().filter(|(seen, _)| !seen.deleted && seen.renewed).map(|(seen, _)| seen.clone())
     }
 }
 

@@ -2,10 +2,12 @@
 //! Lease of its own.
 
 mod election;
+mod history;
 mod index;
 mod writer;
 
 pub(super) use election::{LeaseElection, LeaseTiming, LeaseWrite, WriteResult};
+pub(super) use history::VersionHistory;
 pub(super) use index::LeaseIndex;
 pub(super) use writer::LeaseWriter;
 
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// The prefix of the names of the Leases of replicas. No node of a base has such a name.
 const REPLICA_PREFIX: &str = "staffetta-replica-";
@@ -53,6 +56,8 @@ pub(super) struct SeenLease {
     pub(super) version: u64,
     /// The identity of the holder, empty if nobody holds it. If the Lease was deleted, that of the last holder.
     pub(super) holder: Arc<str>,
+    /// `false` if nobody has taken or renewed the Lease since it was created. Holders of a deleted one may still act then.
+    pub(super) renewed: bool,
     /// `true` if the Lease was deleted.
     pub(super) deleted: bool,
 }
@@ -76,20 +81,23 @@ struct LeaseMetadata {
 #[serde(default, rename_all = "camelCase")]
 struct LeaseHolder {
     holder_identity: Option<String>,
+    renew_time: Option<IgnoredAny>,
 }
 
 impl From<LeaseFields> for SeenLease {
     fn from(LeaseFields { metadata, spec }: LeaseFields) -> Self {
-        Self::new(&metadata.uid, &metadata.resource_version, spec.holder_identity.as_deref())
+        let renewed = spec.renew_time.is_some();
+        Self::new(&metadata.uid, &metadata.resource_version, spec.holder_identity.as_deref(), renewed)
     }
 }
 
 impl SeenLease {
-    fn new(uid: &str, version: &str, holder: Option<&str>) -> Self {
+    fn new(uid: &str, version: &str, holder: Option<&str>, renewed: bool) -> Self {
         Self {
             uid: uid.into(),
             version: version.parse().unwrap_or_default(),
             holder: holder.unwrap_or_default().into(),
+            renewed,
             deleted: false,
         }
     }
@@ -97,14 +105,17 @@ impl SeenLease {
     /// Returns the state of an existing Lease.
     pub(super) fn of(lease: &Lease) -> Self {
         let ObjectMeta { uid, resource_version, .. } = &lease.metadata;
-        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-        Self::new(uid.as_deref().unwrap_or_default(), resource_version.as_deref().unwrap_or_default(), holder)
+        let spec = lease.spec.as_ref();
+        let holder = spec.and_then(|spec| spec.holder_identity.as_deref());
+        let renewed = spec.is_some_and(|spec| spec.renew_time.is_some());
+        let (uid, version) = (uid.as_deref().unwrap_or_default(), resource_version.as_deref());
+        Self::new(uid, version.unwrap_or_default(), holder, renewed)
     }
 
     /// Returns an existing Lease, for tests.
     #[cfg(test)]
     pub(super) fn held(version: u64, holder: &str) -> Self {
-        Self { uid: "uid".into(), version, holder: holder.into(), deleted: false }
+        Self { uid: "uid".into(), version, holder: holder.into(), renewed: true, deleted: false }
     }
 
     /// Returns the state of a deleted Lease. `lease` is the object in the event of its deletion, with the last holder.
@@ -128,18 +139,20 @@ mod tests {
     fn a_response_is_read_as_the_same_lease_is_in_a_watch() {
         let metadata =
             json!({ "uid": "u", "resourceVersion": "7", "managedFields": [{ "manager": "ours" }] });
-        for (spec, holder) in [
-            (json!({ "holderIdentity": "b" }), "b"),
-            (json!({ "holderIdentity": null }), ""),
-            (json!({}), ""),
+        let renew_time = "2026-01-01T00:00:00.000000Z";
+        for (spec, holder, renewed) in [
+            (json!({ "holderIdentity": "b", "renewTime": renew_time }), "b", true),
+            (json!({ "holderIdentity": null, "renewTime": null }), "", false),
+            (json!({}), "", false),
         ] {
             let lease = json!({ "metadata": metadata, "spec": spec });
             let response: SeenLease = serde_json::from_value(lease.clone()).unwrap();
             assert_eq!(response, SeenLease::of(&serde_json::from_value(lease).unwrap()));
             assert_eq!(
-                (&*response.uid, response.version, &*response.holder, response.deleted),
-                ("u", 7, holder, false)
+                (&*response.uid, response.version, &*response.holder, response.renewed),
+                ("u", 7, holder, renewed)
             );
+            assert!(!response.deleted);
         }
     }
 }

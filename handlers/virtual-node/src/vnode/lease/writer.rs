@@ -1,14 +1,16 @@
 //! Writes the Leases of nodes and of replicas.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
-use kube::api::{DeleteParams, PostParams, Preconditions, Request};
+use kube::api::{DeleteParams, PostParams, Preconditions, Request, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use staffetta_handler::causes;
 use tokio::sync::Semaphore;
@@ -67,19 +69,42 @@ impl LeaseWriter {
         write: LeaseWrite,
     ) -> WriteResult {
         let (seen, holder) = match &write {
-            LeaseWrite::Create => (None, self.replica.as_str()),
+            LeaseWrite::Create { .. } => (None, ""),
+            LeaseWrite::Recreate => (None, self.replica.as_str()),
             LeaseWrite::Replace { seen } => (Some(seen), self.replica.as_str()),
             LeaseWrite::GiveUp { seen } => (Some(seen), ""),
         };
-        let _permit = self.permits.acquire().await;
+        let permit = self.permits.acquire().await;
         let lease = self.lease(name, node, seen, holder);
-        match tokio::time::timeout(LIMIT, self.send(name, &lease, seen.is_some())).await {
-            Ok(Ok(written)) => WriteResult::Written(written),
+        let written = match tokio::time::timeout(LIMIT, self.send(name, &lease, seen.is_some())).await {
+            Ok(Ok(written)) => written,
             // This is also the answer where the Lease does not exist; 404 means that its namespace does not.
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => self.current(name).await,
-            Ok(Err(error)) => self.failed(name, &causes(&error)),
-            Err(_) => self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => return self.current(name).await,
+            Ok(Err(error)) => return self.failed(name, &causes(&error)),
+            Err(_) => return self.failed(name, &format!("no answer within {} s", LIMIT.as_secs())),
+        };
+        let LeaseWrite::Create { since: Some(since) } = write else { return WriteResult::Written(written) };
+        if !self.is_first(name, since, &written).await {
+            return WriteResult::Written(written);
         }
+        drop(permit);
+        let seen = SeenLease { renewed: true, ..written };
+        match Box::pin(self.write(name, node, LeaseWrite::Replace { seen })).await {
+            WriteResult::Written(taken) => WriteResult::First(taken),
+            other => other,
+        }
+    }
+
+    /// Returns `true` if the Lease `name` was `created` as the first event of its name after the version `since`. Returns `false` if the
+    /// API server does not have the history from there on, or does not answer in time.
+    async fn is_first(&self, name: &str, since: u64, created: &SeenLease) -> bool {
+        let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+        let first = async {
+            let mut events = pin!(self.api.watch(&params, &since.to_string()).await.ok()?);
+            events.next().await?.ok()
+        };
+        let first = tokio::time::timeout(LIMIT, first).await;
+        matches!(first, Ok(Some(WatchEvent::Added(lease))) if SeenLease::of(&lease) == *created)
     }
 
     /// Creates a Lease, or replaces it if it `exists`.
@@ -125,7 +150,9 @@ impl LeaseWriter {
             match self.write(name, node, LeaseWrite::GiveUp { seen }).await {
                 WriteResult::Written(lease) => return Some(lease),
                 // A renewal that was sent before, and whose response nobody waits for any more, has changed the Lease.
-                WriteResult::Conflict(newer) if *newer.holder == *self.replica => seen = newer,
+                WriteResult::Conflict(newer) if *newer.holder == *self.replica && newer.renewed => {
+                    seen = newer;
+                }
                 _ => return None,
             }
         }
@@ -149,7 +176,7 @@ impl LeaseWriter {
         let _ = tokio::time::timeout(LIMIT, self.api.delete(name, &params)).await;
     }
 
-    /// Returns the Lease `name` for `holder`, renewed now; an empty `holder` gives it up. A `node` becomes its owner, so that both are
+    /// Returns the Lease `name` for `holder`, renewed now unless it is or was just created; an empty `holder` gives it up. A `node` becomes its owner, so that both are
     /// deleted together. With `seen`, the Lease has the UID and the `resourceVersion` of that state, so that a PUT fails if it has changed
     /// or was deleted. (With the `resourceVersion` alone, the API server would create a deleted Lease again.)
     fn lease(&self, name: &str, node: Option<&Node>, seen: Option<&SeenLease>, holder: &str) -> Lease {
@@ -177,7 +204,7 @@ impl LeaseWriter {
             spec: Some(LeaseSpec {
                 holder_identity: Some(holder.to_owned()),
                 lease_duration_seconds: Some(self.seconds),
-                renew_time: Some(MicroTime(Timestamp::now())),
+                renew_time: seen.is_some_and(|seen| seen.renewed).then(|| MicroTime(Timestamp::now())),
                 ..LeaseSpec::default()
             }),
         }
@@ -189,6 +216,7 @@ mod tests {
     use http::{Method, Response, StatusCode};
     use kube::client::Body;
     use serde_json::{Value, json};
+    use staffetta_apiserver::{ApiServer, Options};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -221,7 +249,8 @@ mod tests {
 
     #[tokio::test]
     async fn writes_name_the_uid_and_the_version_of_the_lease_that_was_seen() {
-        let now = json!({ "metadata": { "uid": "other", "resourceVersion": "9" }, "spec": { "holderIdentity": "ours" } });
+        let spec = json!({ "holderIdentity": "ours", "renewTime": "2026-01-01T00:00:00.000000Z" });
+        let now = json!({ "metadata": { "uid": "other", "resourceVersion": "9" }, "spec": spec });
         let (writer, mut puts) = writer(409, now);
         let seen = SeenLease::held(7, "ours");
         for write in [LeaseWrite::Replace { seen: seen.clone() }, LeaseWrite::GiveUp { seen: seen.clone() }] {
@@ -235,8 +264,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_lease_is_taken_at_once_only_if_the_server_knows_that_nobody_held_it() {
+        let server = ApiServer::start(Options::default()).await.unwrap();
+        let client = Client::try_from(kube::Config::new(server.url().parse().unwrap())).unwrap();
+        let writer = LeaseWriter::new(client, "ours".to_owned(), 40, BTreeMap::new());
+        let WriteResult::Written(own) = writer.write("own", None, LeaseWrite::Recreate).await else {
+            panic!()
+        };
+        assert!(!own.renewed);
+        let create = LeaseWrite::Create { since: Some(own.version) };
+        let WriteResult::First(taken) = writer.write("n", None, create.clone()).await else { panic!() };
+        assert_eq!((&*taken.holder, taken.renewed), ("ours", true));
+        writer.delete("n", taken.version).await;
+        for create in
+            [create, LeaseWrite::Create { since: None }, LeaseWrite::Create { since: Some(9_999_999) }]
+        {
+            let WriteResult::Written(created) = writer.write("n", None, create).await else { panic!() };
+            assert_eq!((&*created.holder, created.renewed), ("", false));
+            writer.delete("n", created.version).await;
+        }
+    }
+
+    #[tokio::test]
     async fn a_missing_namespace_is_a_failure_and_no_missing_lease() {
         let (writer, _puts) = writer(404, Value::Null);
-        assert_eq!(writer.write("n", None, LeaseWrite::Create).await, WriteResult::Failed);
+        assert_eq!(writer.write("n", None, LeaseWrite::Recreate).await, WriteResult::Failed);
     }
 }

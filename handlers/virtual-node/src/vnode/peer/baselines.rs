@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use k8s_openapi::api::apps::v1::Deployment;
 use staffetta_handler::{
-    HandlerError, Identity, Registration, Source, Trigger, TriggerHandler, TriggerSender,
+    Action, HandlerError, Identity, Registration, Source, Trigger, TriggerHandler, TriggerSender,
 };
 
 use super::index::PeerIndex;
@@ -46,9 +46,9 @@ impl Trigger for BaselinesComplete {
 impl TriggerHandler<BaselinesComplete> for PeerBaselines {
     type Error = Infallible;
 
-    async fn on_trigger(&self, _: &BaselinesComplete) -> Result<(), Infallible> {
+    async fn on_trigger(&self, _: &BaselinesComplete) -> Result<Action, Infallible> {
         self.0.completed();
-        Ok(())
+        Ok(Action::done())
     }
 }
 

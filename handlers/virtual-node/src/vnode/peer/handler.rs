@@ -10,8 +10,8 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 use staffetta_handler::{
-    Failure, HandlerError, Identity, Registration, ResourceEventHandler, Source, Trigger, TriggerHandler,
-    TriggerSender,
+    Action, Failure, HandlerError, Identity, Registration, ResourceEventHandler, Source, Trigger,
+    TriggerHandler, TriggerSender,
 };
 use tracing::info;
 
@@ -105,16 +105,16 @@ impl PeerDeployments {
 impl ResourceEventHandler<Deployment> for PeerDeployments {
     type Error = PeerError;
 
-    async fn on_present(&self, deployment: &Arc<Deployment>) -> Result<(), PeerError> {
-        self.reconcile(deployment.metadata.uid.as_deref().unwrap_or_default()).await
+    async fn on_present(&self, deployment: &Arc<Deployment>) -> Result<Action, PeerError> {
+        self.reconcile(deployment.metadata.uid.as_deref().unwrap_or_default()).await.map(Action::from)
     }
 }
 
 impl TriggerHandler<PeerDue> for PeerDeployments {
     type Error = PeerError;
 
-    async fn on_trigger(&self, trigger: &PeerDue) -> Result<(), PeerError> {
-        self.reconcile(&trigger.0.uid).await
+    async fn on_trigger(&self, trigger: &PeerDue) -> Result<Action, PeerError> {
+        self.reconcile(&trigger.0.uid).await.map(Action::from)
     }
 }
 

@@ -89,7 +89,7 @@ async fn source_of(client: Client, ids: &[&str], tunnel: Arc<NoTunnel>) -> (Vnod
         let known = bases.get_mut(&node).unwrap();
         known.election.begin(now);
         let held = SeenLease::held(1, "ours");
-        known.election.finish(&WriteResult::Written(held), now);
+        known.election.finish(&WriteResult::First(held), now);
     }
     source.apply_lease_changes(&nodes).await;
     for id in ids {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::vnode::Operation;
+use crate::vnode::{ContainerAction, Operation};
 
 /// An ended operation on a container of a base, with its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,19 @@ pub struct EndedOperation {
     pub took: Duration,
     /// The time from when the tunnel took the request to the end of the operation; `None` if it had not confirmed that.
     pub since_sent: Option<Duration>,
+}
+
+impl EndedOperation {
+    /// Returns the code of the outcome as trackers of Koupleless know it: `00000` for success, `01002` for a module that was not started and
+    /// `01003` for one that was not stopped; `None` if the end is not known.
+    pub fn code(&self) -> Option<&'static str> {
+        match (self.outcome, self.operation.action) {
+            (OperationOutcome::Success | OperationOutcome::Observed, _) => Some("00000"),
+            (OperationOutcome::Abandoned, _) => None,
+            (OperationOutcome::Failure | OperationOutcome::Refused, ContainerAction::Stop) => Some("01003"),
+            (OperationOutcome::Failure | OperationOutcome::Refused, _) => Some("01002"),
+        }
+    }
 }
 
 /// The outcome of an operation.

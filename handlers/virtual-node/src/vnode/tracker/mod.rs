@@ -48,7 +48,7 @@ impl Default for TrackerPolicy {
     }
 }
 
-/// Tracks the operations (start or stop) on the modules of bases until they end, and reports stuck ones. Clones share the operations.
+/// Tracks the operations (start, activate or stop) on the modules of bases until they end, and reports stuck ones. Clones share the operations.
 #[derive(Clone)]
 pub struct OperationTracker(Arc<Tracked>);
 
@@ -134,7 +134,7 @@ impl TrackedOperation {
             let Operation { tunnel, base, node, pod, key, action } = &*ended.operation;
             let (namespace, name) = pod.as_ref().map(|pod| (&*pod.namespace, &*pod.name)).unzip();
             debug!(handler = HANDLER, %tunnel, %base, %node, namespace, name, uid = pod.as_ref().map(|pod| pod.uid.as_str()), module = %key,
-                action = action_name(*action), outcome = ended.outcome.name(), took_s = ended.took.as_secs_f64(),
+                action = action_name(*action), outcome = ended.outcome.name(), code = ended.code(), took_s = ended.took.as_secs_f64(),
                 since_sent_s = ended.since_sent.map(|time| time.as_secs_f64()), "an operation on a module ended");
             receiver(&ended);
         }
@@ -153,10 +153,11 @@ impl std::fmt::Debug for TrackedOperation {
     }
 }
 
-/// Returns the value of the label `action` of metrics: `start` or `stop`.
+/// Returns the value of the label `action` of metrics: `start`, `activate` or `stop`.
 pub fn action_name(action: ContainerAction) -> &'static str {
     match action {
         ContainerAction::Start => "start",
+        ContainerAction::Activate => "activate",
         ContainerAction::Stop => "stop",
     }
 }
@@ -230,7 +231,7 @@ pub(crate) mod tests {
         let ends = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&ends);
         let tracker = OperationTracker::new(TrackerPolicy::default(), Recorder::silent(), move |ended| {
-            lock(&seen).push((ended.outcome.name(), ended.took));
+            lock(&seen).push((ended.outcome.name(), ended.code(), ended.took));
         });
         let [cart, dropped] =
             ["cart:1", "other:1"].map(|key| tracker.begin(operation(key, ContainerAction::Start)));
@@ -238,7 +239,8 @@ pub(crate) mod tests {
         cart.end(OperationOutcome::Refused);
         tokio::time::sleep(Duration::from_secs(1)).await;
         drop(dropped);
-        let expected = [("refused", Duration::from_secs(2)), ("abandoned", Duration::from_secs(3))];
+        let expected =
+            [("refused", Some("01002"), Duration::from_secs(2)), ("abandoned", None, Duration::from_secs(3))];
         assert_eq!(*lock(&ends), expected);
     }
 }

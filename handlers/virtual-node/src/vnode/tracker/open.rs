@@ -114,7 +114,7 @@ impl OpenOperation {
             );
         };
         format!(
-            "the request to {action} module {key} was sent to base {base} {sent} s ago, and it has not answered; look at the log of the base"
+            "the request to {action} module {key} was sent to base {base} {sent} s ago, and its reports do not show the effect; look at the log of the base"
         )
     }
 }

@@ -1,0 +1,164 @@
+//! Compares a warm pool with the groups that exist in the external system, at the start and periodically.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::PoolKind;
+use super::warm_pool::WarmPool;
+
+/// The properties of a group that exists in the external system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Existing<W> {
+    /// The configuration of the group.
+    pub config: W,
+    /// `true` if an owner can use the items of the group at once, as with active VIFs.
+    pub ready: bool,
+}
+
+/// The differences between the groups that exist and those of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drift<G, I, O> {
+    /// Groups that exist but were unknown to the pool. They were added; their items can be handed out after the cool-down.
+    pub found: Vec<G>,
+    /// Groups of the pool that do not exist any more. They were removed.
+    pub lost: Vec<G>,
+    /// Items of `lost` groups that were in use, with their owners.
+    pub lost_in_use: Vec<(I, O)>,
+}
+
+/// The state of a pool at the beginning of a listing: the groups that changed after it are not compared with the listing.
+#[derive(Clone, Copy, Debug)]
+pub struct Epoch {
+    /// The number of the last change of the groups.
+    number: u64,
+    /// `true` if no groups were being created or deleted at that time.
+    quiet: bool,
+}
+
+/// The result of [`WarmPool::adopt`], which records that an owner holds an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Adopted<O> {
+    /// The owner holds the item, and no other one does.
+    Held,
+    /// The owner holds the item, and so does this other owner, which is a fault. The item is not handed out again before both
+    /// have returned it.
+    Shared(O),
+    /// The pool has no such item, or the group of the item is being deleted, or will be.
+    Unknown,
+}
+
+impl<K: PoolKind> WarmPool<K> {
+    /// Records that `owner` holds `item`, according to a record outside the pool, such as the annotation of a pod.
+    pub fn adopt(&mut self, owner: &K::Owner, item: &K::Item) -> Adopted<K::Owner> {
+        if !self.is_used(item) && !self.remove_idle(item) {
+            return Adopted::Unknown;
+        }
+        let owners = self.used.entry(item.clone()).or_default();
+        let other = owners.iter().find(|other| *other != owner).cloned();
+        owners.insert(owner.clone());
+        self.taken.entry(owner.clone()).or_insert_with(|| item.clone());
+        other.map_or(Adopted::Held, Adopted::Shared)
+    }
+
+    /// Returns the state of the pool that [`resync`](Self::resync) needs for a listing of the groups that begins now.
+    pub fn epoch(&self) -> Epoch {
+        Epoch { number: self.epoch, quiet: self.growing.is_none() && self.shrinking.is_none() }
+    }
+
+    /// Returns `true` if no group has changed since `since`, nor was about to change then: a listing that began then shows all groups.
+    pub fn is_unchanged(&self, since: Epoch) -> bool {
+        since.quiet && since.number == self.epoch
+    }
+
+    /// Updates the pool from `existing`, a listing of the groups that existed at some moment between `since` and now, and returns the
+    /// differences. Groups of the pool that changed after `since` stay as they are. Groups that the pool does not contain are added only if
+    /// [`is_unchanged`](Self::is_unchanged) for `since`, otherwise by a later listing. Their items are in their cool-down first, since the
+    /// time of their last use is not known. If the first listing adds groups, none are created ahead of demand until this cool-down ends.
+    pub fn resync(
+        &mut self,
+        since: Epoch,
+        existing: &BTreeMap<K::Group, Existing<K::Want>>,
+        now: Duration,
+    ) -> Drift<K::Group, K::Item, K::Owner> {
+        let (unchanged, first) = (self.is_unchanged(since), self.epoch == 0);
+        let mut drift = Drift { found: Vec::new(), lost: Vec::new(), lost_in_use: Vec::new() };
+        for (name, group) in &mut self.groups {
+            match existing.get(name) {
+                _ if group.epoch > since.number => {}
+                Some(found) => (group.config, group.ready) = (Some(found.config.clone()), found.ready),
+                None => drift.lost.push(name.clone()),
+            }
+        }
+        for name in &drift.lost {
+            drift.lost_in_use.extend(self.lose(name));
+        }
+        for (name, found) in existing.iter().filter(|_| unchanged) {
+            if self.groups.contains_key(name) {
+                continue;
+            }
+            drift.found.push(name.clone());
+            for item in self.insert(name, &found.config, found.ready) {
+                self.start_cool_down(item, now);
+            }
+            if first {
+                self.on_demand_until = now + self.cool_down;
+            }
+        }
+        drift
+    }
+
+    /// Extends the cool-down of an item until [`confirm`](Self::confirm) ends it, because the item may be about to vanish. Does nothing if
+    /// the item is not in its cool-down.
+    pub fn hold_back(&mut self, item: &K::Item) {
+        let before = self.cooling.len();
+        self.cooling.retain(|(cooling, _)| cooling != item);
+        if self.cooling.len() < before {
+            self.unconfirmed.insert(item.clone());
+        }
+    }
+
+    /// Makes an item free that was [held back](Self::hold_back), because it still exists.
+    pub fn confirm(&mut self, item: &K::Item, now: Duration) {
+        if self.unconfirmed.remove(item) {
+            self.add_free(item.clone(), now);
+        }
+    }
+
+    /// Requests the deletion of a group, and stops handing out its items. Does nothing while one of them is in use.
+    pub fn discard(&mut self, name: &K::Group) {
+        let items = K::items(name);
+        if items.iter().any(|item| self.is_used(item)) || !self.groups.contains_key(name) {
+            return;
+        }
+        for item in &items {
+            self.remove_idle(item);
+        }
+        self.to_delete.insert(name.clone());
+    }
+
+    /// Requests the deletion of all groups without an item in use, without a cool-down.
+    pub fn discard_unused(&mut self) {
+        for name in self.groups.keys().cloned().collect::<Vec<_>>() {
+            self.discard(&name);
+        }
+    }
+
+    /// Removes a group that does not exist any more. Returns its items that were in use, with their owners.
+    pub fn lose(&mut self, name: &K::Group) -> Vec<(K::Item, K::Owner)> {
+        self.epoch += 1;
+        if let Some((_, shrinking)) = &mut self.shrinking {
+            shrinking.remove(name);
+        }
+        let mut lost_in_use = Vec::new();
+        for item in K::items(name) {
+            self.remove_idle(&item);
+            for owner in self.used.remove(&item).into_iter().flatten() {
+                self.forget(&owner, &item);
+                lost_in_use.push((item.clone(), owner));
+            }
+        }
+        self.to_delete.remove(name);
+        self.groups.remove(name);
+        lost_in_use
+    }
+}
