@@ -26,9 +26,8 @@ struct RealBase {
 impl RealBase {
     /// Starts a base. With `loses`, all answers to commands that change modules get lost.
     async fn start(world: &World, loses: bool) -> Self {
-        // First, so that it does not get the port that is free for the base.
+        let java = JavaBase::start().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let java = JavaBase::start();
         let (port, target) = (listener.local_addr().unwrap().port(), java.port);
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&asked);

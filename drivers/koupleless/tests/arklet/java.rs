@@ -1,8 +1,13 @@
 //! A Java process with Arklet.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The time within which a base must serve commands, on a busy machine too.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running base. It ends when it is dropped.
 pub(crate) struct JavaBase {
@@ -15,14 +20,14 @@ pub(crate) struct JavaBase {
 }
 
 impl JavaBase {
-    /// Starts a base. It serves commands some seconds later.
-    pub(crate) fn start() -> Self {
+    /// Starts a base, and waits until it serves commands, which takes some seconds.
+    pub(crate) async fn start() -> Self {
         let built = std::env::var_os("STAFFETTA_REAL_ARKLET");
         let built = PathBuf::from(built.expect("STAFFETTA_REAL_ARKLET: run this test by devstack/real/test"));
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let process = Command::new("java")
+        let mut process = Command::new("java")
             .args(["-Xmx256m", "-XX:TieredStopAtLevel=1"])
             .arg(format!("-Duser.home={}", folder.path().display()))
             .arg(format!("-Dkoupleless.arklet.http.port={port}"))
@@ -34,6 +39,16 @@ impl JavaBase {
             .stderr(log)
             .spawn()
             .expect("java can be started");
+        let deadline = Instant::now() + START_TIMEOUT;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = process.try_wait().unwrap();
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "the base does not serve at {port} ({ended:?}); its log: {}",
+                std::fs::read_to_string(folder.path().join("log")).unwrap()
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         Self { built, port, process, _folder: folder }
     }
 
@@ -57,5 +72,18 @@ impl Drop for JavaBase {
         // It may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Returns a port that nobody listens at. It is below those that the kernel gives to clients, so that no connection has it before the
+/// base does.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let offset = std::process::id().wrapping_mul(16).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(10_000 + offset % 20_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }

@@ -159,5 +159,5 @@ async fn a_base_lives_over_http_on_a_real_base() {
     let listen = "127.0.0.1:0".parse().unwrap();
     let options = HttpTunnelOptions { listen, ..HttpTunnelOptions::default() };
     let world = World::start(Arc::new(HttpTunnel::new(options))).await;
-    world.lives(&JavaBase::start()).await;
+    world.lives(&JavaBase::start().await).await;
 }
