@@ -69,9 +69,7 @@ impl BridgeBinding {
         let host = RouteSocket::open().map_err(failed(step))?;
         // Whoever has this interface has the bridge, too.
         remove_leftover(&host, &attachment.host_interface(), Some(&attachment.owner))?;
-        if let Some(old) = self.ovsdb.own(&names.in_switch, attachment)? {
-            self.ovsdb.remove(&old)?;
-        }
+        self.ovsdb.make_way(self.ovsdb.own(&names.in_switch, attachment)?)?;
         for name in [&names.in_switch, &names.in_bridge, &names.bridge] {
             remove_leftover(&host, name, None)?;
         }

@@ -192,6 +192,37 @@ fn a_daemon_killed_between_any_two_changes_of_open_vswitch_leaves_only_what_the_
 }
 
 #[test]
+#[ignore = "needs network namespaces and Open vSwitch"]
+fn a_removal_of_a_killed_daemon_that_open_vswitch_has_not_applied_yet_is_awaited() {
+    let _counted = COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut node = Node::new();
+    let bridge = format!("stov{}", node.number);
+    let switch = OpenVSwitch::start(&bridge);
+    let [pod, other] = [11, 12].map(|host| on_switch(node.pod(host), &bridge));
+    let binding = OpenVSwitchBinding::new(switch.socket(), PermittedBridges::new(vec![bridge]));
+    binding.plug(&pod).unwrap();
+    binding.plug(&other).unwrap();
+    switch.signal("STOP");
+    // The pair, a read of the port, its removal; the next request would ask whether that is applied.
+    LEFT.store(3, Ordering::Relaxed);
+    binding.unplug(&pod).unwrap_err();
+    LEFT.store(usize::MAX, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let plugged = scope.spawn(|| binding.plug(&pod));
+        // It has read the datapath and the port, and would have added the port again.
+        while LEFT.load(Ordering::Relaxed) > usize::MAX - 5 {
+            std::thread::yield_now();
+        }
+        switch.signal("CONT");
+        plugged.join().unwrap().unwrap();
+    });
+    binding.check(&pod).unwrap();
+    assert!(node.carries_tcp(1, 0, "10.99.0.11"), "Open vSwitch hears the new interface");
+    binding.unplug(&pod).unwrap();
+    binding.unplug(&other).unwrap();
+}
+
+#[test]
 #[ignore = "needs network namespaces"]
 fn what_another_container_has_is_neither_bound_nor_unbound_whatever_is_lost() {
     let mut node = Node::new();

@@ -55,11 +55,9 @@ impl NodePort {
         };
         let usable = old.as_ref().filter(is_usable).map(|row| self.ovsdb.is_on(row, bridge));
         if !usable.transpose()?.unwrap_or_default() {
-            if let Some(old) = old.filter(is_ours) {
-                // A wrong name of a bridge does not cost the node its port.
-                self.ovsdb.datapath(bridge)?;
-                self.ovsdb.remove(&old)?;
-            }
+            // A wrong name of a bridge does not cost the node its port.
+            self.ovsdb.datapath(bridge)?;
+            self.ovsdb.make_way(old.filter(is_ours))?;
             let (mac, owner) = (mac.to_string(), NODE);
             self.ovsdb.add(PortRow { bridge, name: &name, port_id, mac: &mac, owner, internal: true })?;
         }

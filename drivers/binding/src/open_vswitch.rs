@@ -34,9 +34,7 @@ impl VifBindingDriver for OpenVSwitchBinding {
         let datapath = self.ovsdb.datapath(bridge)?;
         let (name, mac) = (attachment.host_interface(), attachment.vif.address.to_string());
         // Before the interface: Open vSwitch would keep the socket of an earlier one with the same name, and hear nothing of the pod.
-        if let Some(old) = self.ovsdb.own(&name, attachment)? {
-            self.ovsdb.remove(&old)?;
-        }
+        self.ovsdb.make_way(self.ovsdb.own(&name, attachment)?)?;
         run_in_namespace(&attachment.netns, |namespaces| {
             pod_interface::check_addresses(attachment, namespaces)?;
             create_pair(attachment, namespaces, None)?;

@@ -218,22 +218,36 @@ impl Ovsdb {
             .detail(row["error"].as_str().unwrap_or(name).to_owned()))
     }
 
+    /// Removes the port `old` of a name that is about to be used again. Without one, waits until Open vSwitch has applied what was
+    /// requested so far, such as the removal by a daemon that was killed before it was applied.
+    pub(crate) fn make_way(&self, old: Option<InterfaceRow>) -> Result<(), DriverError> {
+        let step = "read what Open vSwitch has to apply";
+        match old {
+            Some(old) => self.remove(&old),
+            None => self.wait_applied(&self.transact(step, &[select_global("next_cfg")])?[0]),
+        }
+    }
+
     /// Removes the port of an interface, and waits until Open vSwitch has applied the removal. Without the wait, Open vSwitch could take a
     /// new port of the same name for the old one, and keep the interface of the old one, which does not exist any more.
-    #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
     pub(crate) fn remove(&self, row: &InterfaceRow) -> Result<(), DriverError> {
-        let step = "remove the port from Open vSwitch";
-        let select =
-            |column| json!({ "op": "select", "table": "Open_vSwitch", "where": [], "columns": [column] });
         let count = json!({ "op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": [["next_cfg", "+=", 1]] });
         // The database deletes the rows of a port, which nothing refers to then.
         let remove = json!({ "op": "mutate", "table": "Bridge", "where": [["ports", "includes", row.port]],
             "mutations": [["ports", "delete", row.port]] });
-        let answer = self.transact(step, &[remove, count, select("next_cfg")])?;
-        let requested = answer[2]["rows"][0]["next_cfg"].as_i64().unwrap_or_default();
+        let ops = [remove, count, select_global("next_cfg")];
+        self.wait_applied(&self.transact("remove the port from Open vSwitch", &ops)?[2])
+    }
+
+    /// Waits until Open vSwitch has applied what was requested when `next_cfg` was read, the answer to that selection. Fails if that takes
+    /// longer than [`APPLY_TIMEOUT`].
+    #[expect(clippy::disallowed_methods, reason = "bindings run on threads for blocking work")]
+    fn wait_applied(&self, next_cfg: &Value) -> Result<(), DriverError> {
+        let step = "wait until Open vSwitch has applied its configuration";
+        let requested = next_cfg["rows"][0]["next_cfg"].as_i64().unwrap_or_default();
         let deadline = Instant::now() + APPLY_TIMEOUT;
         loop {
-            let answer = self.transact(step, &[select("cur_cfg")])?;
+            let answer = self.transact(step, &[select_global("cur_cfg")])?;
             if answer[0]["rows"][0]["cur_cfg"].as_i64().is_some_and(|applied| applied >= requested) {
                 return Ok(());
             }
@@ -285,4 +299,9 @@ impl Ovsdb {
         }
         Err(io::ErrorKind::UnexpectedEof.into())
     }
+}
+
+/// Returns the operation that reads a column of the table `Open_vSwitch`, which has one row.
+fn select_global(column: &str) -> Value {
+    json!({ "op": "select", "table": "Open_vSwitch", "where": [], "columns": [column] })
 }
