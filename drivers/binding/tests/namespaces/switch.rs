@@ -2,15 +2,22 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use super::node::{sh, succeeds};
 
 /// Open vSwitch with a datapath in userspace, in a folder of its own.
-pub(crate) struct OpenVSwitch(tempfile::TempDir);
+pub(crate) struct OpenVSwitch {
+    folder: tempfile::TempDir,
+    /// The lock of the only Open vSwitch on this machine: a second one cannot create its interface `ovs-netdev`.
+    _only: File,
+}
 
 impl OpenVSwitch {
     pub(crate) fn start(bridge: &str) -> Self {
+        let only = File::create(std::env::temp_dir().join("staffetta-test-open-vswitch")).unwrap();
+        only.lock().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display();
         sh(&format!(
@@ -21,11 +28,16 @@ impl OpenVSwitch {
              ovs-vswitchd unix:{path}/db.sock --detach --no-chdir --pidfile --log-file >/dev/null 2>&1; \
              ovs-vsctl --db=unix:{path}/db.sock add-br {bridge} -- set bridge {bridge} datapath_type=netdev"
         ));
-        Self(folder)
+        Self { folder, _only: only }
     }
 
     pub(crate) fn socket(&self) -> PathBuf {
-        self.0.path().join("db.sock")
+        self.folder.path().join("db.sock")
+    }
+
+    /// Sends a signal to the daemon `ovs-vswitchd`, which applies what the database says.
+    pub(crate) fn signal(&self, signal: &str) {
+        sh(&format!("kill -{signal} $(cat {}/ovs-vswitchd.pid)", self.folder.path().display()));
     }
 
     pub(crate) fn vsctl(&self, command: &str) -> String {
@@ -35,11 +47,13 @@ impl OpenVSwitch {
 
 impl Drop for OpenVSwitch {
     fn drop(&mut self) {
-        let path = self.0.path().display();
+        let path = self.folder.path().display();
         // With its interfaces, of which a failed test leaves some.
         let _ = succeeds(&format!(
             "ovs-appctl --target={path}/ovs-vswitchd.$(cat {path}/ovs-vswitchd.pid).ctl exit --cleanup"
         ));
         let _ = succeeds(&format!("kill $(cat {path}/ovsdb-server.pid)"));
+        // Before the lock is released.
+        let _ = succeeds("for _ in $(seq 100); do ip link show ovs-netdev || exit 0; sleep 0.1; done");
     }
 }
