@@ -10,16 +10,16 @@
 
 mod cluster;
 #[cfg(not(feature = "simulated"))]
-#[path = "../src/assembly/family.rs"]
+#[path = "../src/control/assembly/family.rs"]
 #[allow(dead_code, reason = "the drivers of the benchmark are of one family")]
 mod family;
 mod program;
 mod report;
 #[cfg(not(feature = "simulated"))]
-#[path = "../src/assembly/simulated.rs"]
+#[path = "../src/control/assembly/simulated.rs"]
 mod simulated;
 #[cfg(not(feature = "simulated"))]
-#[path = "../src/assembly/unreachable.rs"]
+#[path = "../src/control/assembly/unreachable.rs"]
 mod unreachable;
 mod wait;
 

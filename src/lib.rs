@@ -8,44 +8,25 @@
 //! The path of an event: [`watcher`] lists and watches the objects of all kinds that the enabled handlers need, and [`pipeline`] passes
 //! each event to the chain of each handler.
 //!
-//! The other modules: [`cli`] parses the command line, [`config`] loads the options, [`connect`] connects to the API server,
-//! [`controller`] starts all parts and elects the leader, [`dry_run`] plans changes without making them, [`cleanup`] releases external
-//! resources that another cluster left, [`uninstall`] removes finalizers, and [`migrate`] takes a cluster over from Kuryr. `metrics`
-//! contains the Prometheus metrics, `check` checks an installation, and `webhook` serves the admission webhook.
+//! Each of the five folders uses only those below it:
+//!
+//! | folder | content |
+//! |---|---|
+//! | `operate` | the commands: [`cli`] parses the command line, [`dry_run`] plans changes without making them, [`cleanup`] releases external resources that another cluster left, [`uninstall`] removes finalizers, and [`migrate`] takes a cluster over from Kuryr |
+//! | `control` | [`assembly`] creates handlers and drivers by name, [`controller`] starts all parts and elects the leader, `run` and `cni_daemon` are the two services |
+//! | `observe` | `state` is what a controller shows, `admin` serves it, `check` checks an installation |
+//! | `engine` | [`watcher`], [`pipeline`], `client` and `events`, which write only during the leader's [`term`], and the admission webhook |
+//! | `base` | [`config`] loads the options, [`connect`] connects to the API server; metrics, the log, traces, health |
 
-pub mod assembly;
-pub mod cleanup;
-pub mod cli;
-pub mod config;
-pub mod connect;
-pub mod controller;
-pub mod dry_run;
-pub mod migrate;
-pub mod pipeline;
-pub mod term;
-pub mod uninstall;
-pub mod watcher;
+mod base;
+mod control;
+mod engine;
+mod observe;
+mod operate;
 
-mod admin;
-mod check;
-mod client;
-mod cluster;
-mod cni_daemon;
-mod connections;
-mod events;
-mod health;
-mod identity;
-mod lock;
-mod metrics;
-mod retry;
-mod run;
-mod state;
-mod telemetry;
-#[cfg(test)]
-mod testing;
-mod traces;
-mod version;
-mod webhook;
-
-pub use cli::main as run;
-pub use run::RunError;
+pub use base::{config, connect};
+pub use control::run::RunError;
+pub use control::{assembly, controller};
+pub use engine::{pipeline, term, watcher};
+pub use operate::cli::main as run;
+pub use operate::{cleanup, cli, dry_run, migrate, uninstall};

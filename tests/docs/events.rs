@@ -44,7 +44,7 @@ fn every_reason_of_an_event_is_explained_and_no_other() {
             reasons.extend(words.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
         }
         let of_notes = [
-            "src/pipeline/report.rs",
+            "src/engine/pipeline/report.rs",
             "cni/src/daemon.rs",
             "policy/mod.rs",
             "prefix-ip/src/error.rs",

@@ -1,0 +1,6 @@
+//! What creates all handlers and drivers, starts all parts and elects the leader.
+
+pub mod assembly;
+pub(crate) mod cni_daemon;
+pub mod controller;
+pub(crate) mod run;

@@ -1,0 +1,62 @@
+//! The numbers of messages (events and triggers) in the queues of one handler.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use staffetta_handler::Phase;
+use tokio::time::Instant;
+
+use super::PhaseName;
+use crate::engine::pipeline::Chain;
+
+/// The numbers of messages in the queues of one handler, and the times of its running invocations.
+pub(super) struct QueueCounts {
+    /// The number of messages in each phase.
+    pub(super) by_phase: BTreeMap<PhaseName, usize>,
+    /// The time that the running invocation which began first has taken so far; zero if none is running.
+    pub(super) longest: Duration,
+    /// The total time that all running invocations have taken so far.
+    pub(super) unfinished: Duration,
+}
+
+impl QueueCounts {
+    /// Counts the messages in the queues of `chain`. If that is `None`, because the handler is not set up yet, all counts are 0.
+    pub(super) fn of(chain: Option<&Chain>) -> Self {
+        let by_phase = PhaseName::ALL.map(|phase| (phase, 0)).into();
+        let mut counts = Self { by_phase, longest: Duration::ZERO, unfinished: Duration::ZERO };
+        if let Some(chain) = chain {
+            chain.for_each_queued(|entry| counts.add(entry.phase, entry.since));
+        }
+        counts
+    }
+
+    /// Counts one message that has been in `phase` since `since`.
+    fn add(&mut self, phase: Phase, since: Instant) {
+        *self.by_phase.entry(phase.into()).or_default() += 1;
+        if phase == Phase::Running {
+            let time = since.elapsed();
+            self.longest = self.longest.max(time);
+            self.unfinished += time;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_running_messages_take_time() {
+        let mut counts = QueueCounts::of(None);
+        let start = Instant::now();
+        tokio::time::advance(Duration::from_secs(9)).await;
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for (phase, since) in [(Phase::Held, 0), (Phase::Running, 4), (Phase::Queued, 1), (Phase::Running, 2)]
+        {
+            counts.add(phase, at(since));
+        }
+        assert_eq!((counts.longest.as_secs(), counts.unfinished.as_secs()), (7, 5 + 7));
+        let counted = [PhaseName::Held, PhaseName::Queued, PhaseName::Running, PhaseName::Failed];
+        assert_eq!(counted.map(|phase| counts.by_phase[&phase]), [1, 1, 2, 0]);
+    }
+}
