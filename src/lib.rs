@@ -18,6 +18,26 @@
 //! | `engine` | [`watcher`], [`pipeline`], `client` and `events`, which write only during the leader's [`term`], and the admission webhook |
 //! | `base` | [`config`] loads the options, [`connect`] connects to the API server; metrics, the log, traces, health |
 
+// A program with some of the features only leaves parts unused that others share.
+#![cfg_attr(
+    not(all(
+        feature = "cni",
+        feature = "completion",
+        feature = "ec2",
+        feature = "iosxe",
+        feature = "koupleless",
+        feature = "memory",
+        feature = "openstack",
+        feature = "policy",
+        feature = "process-metrics",
+        feature = "remote",
+        feature = "top",
+        feature = "traces",
+        feature = "webhook",
+    )),
+    allow(unused)
+)]
+
 mod base;
 mod control;
 mod engine;
@@ -29,4 +49,6 @@ pub use control::run::RunError;
 pub use control::{assembly, controller};
 pub use engine::{pipeline, term, watcher};
 pub use operate::cli::main as run;
-pub use operate::{cleanup, cli, dry_run, migrate, uninstall};
+#[cfg(feature = "network")]
+pub use operate::migrate;
+pub use operate::{cleanup, cli, dry_run, uninstall};

@@ -8,27 +8,47 @@ macro_rules! drivers {
     };
 }
 
+#[cfg(feature = "app-hosting")]
+mod app_hosting;
+#[cfg(feature = "cni")]
 pub(crate) mod cni;
 mod driver_traits;
 #[cfg(feature = "ec2")]
 mod ec2;
+#[cfg(any(feature = "memory", feature = "openstack", feature = "ec2"))]
 mod family;
 #[cfg(feature = "iosxe")]
 mod iosxe;
 #[cfg(feature = "koupleless")]
 mod koupleless;
+#[cfg(all(feature = "memory", feature = "network"))]
 mod memory;
+#[cfg(feature = "network")]
 mod network;
 #[cfg(feature = "openstack")]
 mod openstack;
+#[cfg(feature = "policy")]
 mod policy;
+#[cfg(feature = "prefix-ip")]
 mod prefix_ip;
+#[cfg(any(feature = "network", feature = "prefix-ip", feature = "app-hosting"))]
 mod recording;
 #[cfg(feature = "simulated")]
 mod simulated;
+#[cfg(any(
+    feature = "vnode",
+    feature = "cni",
+    feature = "openstack",
+    feature = "iosxe",
+    feature = "ec2",
+    feature = "simulated"
+))]
 mod unreachable;
+#[cfg(feature = "network")]
 mod vif_pool;
+#[cfg(feature = "virtual-nodes")]
 mod virtual_node;
+#[cfg(feature = "vnode")]
 mod vnode;
 
 #[cfg(any(feature = "openstack", feature = "iosxe", feature = "ec2"))]
@@ -37,28 +57,41 @@ use staffetta_handler::{Registry, Setup, SetupError};
 
 use crate::base::config::{self, KubernetesOptions};
 
+#[cfg(all(feature = "memory", feature = "network"))]
 pub use memory::world;
+#[cfg(all(feature = "memory", feature = "prefix-ip"))]
 pub use prefix_ip::interfaces;
-pub(crate) use vif_pool::pool_of;
+#[cfg(feature = "network")]
+pub(crate) use vif_pool::with_pools;
 
 /// Returns a registry with all handlers, drivers and configuration sections of staffetta.
 pub fn registry() -> Registry {
     let mut registry = Registry::default();
     config::register(&mut registry);
     driver_traits::register(&mut registry);
+    #[cfg(feature = "network")]
     network::handlers(&mut registry);
+    #[cfg(feature = "policy")]
     policy::register(&mut registry);
+    #[cfg(feature = "cni")]
     cni::register(&mut registry);
+    #[cfg(feature = "prefix-ip")]
     prefix_ip::register(&mut registry);
     #[cfg(feature = "ec2")]
     ec2::drivers(&mut registry);
+    #[cfg(feature = "network")]
     vif_pool::drivers(&mut registry);
+    #[cfg(feature = "memory")]
+    registry.section::<staffetta_memory::MemoryOptions>("memory");
+    #[cfg(all(feature = "memory", feature = "network"))]
     memory::drivers(&mut registry);
     #[cfg(feature = "openstack")]
     openstack::drivers(&mut registry);
     #[cfg(feature = "iosxe")]
     iosxe::drivers(&mut registry);
-    virtual_node::handlers(&mut registry);
+    #[cfg(feature = "app-hosting")]
+    app_hosting::register(&mut registry);
+    #[cfg(feature = "vnode")]
     vnode::handlers(&mut registry);
     #[cfg(feature = "koupleless")]
     koupleless::drivers(&mut registry);

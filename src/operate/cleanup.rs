@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use kube::Client;
 use serde::Serialize;
-use serde_json::Value;
 use staffetta_driver::VifPoolDriver;
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, DryRunPlan, EventHandler, HandlerError, Identity, Registration, Registry, Setup,
@@ -20,6 +19,7 @@ use staffetta_handler::{
 
 use crate::base::config::Configuration;
 use crate::base::connect::answer;
+#[cfg(feature = "network")]
 use crate::control::assembly;
 use crate::control::controller::{ControllerError, create_handlers};
 use crate::engine::cluster::ClusterInfo;
@@ -102,7 +102,8 @@ pub async fn cleanup(
     let cluster =
         cluster.of_other(cluster_id).ok_or_else(|| CleanupError::OwnCluster(cluster_id.to_owned()))?;
     let registry = Arc::new(registry);
-    let configuration = &with_pool(configuration);
+    #[cfg(feature = "network")]
+    let configuration = &assembly::with_pools(configuration);
     let setup = cluster.setup(&registry, configuration, client);
     let setup = if apply { setup } else { setup.dry_run(DryRunPlan::default()) };
     let handlers = create_handlers(&registry, &configuration.kubernetes.enabled_handlers, &setup)?;
@@ -167,24 +168,6 @@ async fn clean_handler(
         leftovers.push(Leftover { handler: name.to_owned(), uid, owner });
     }
     Ok(leftovers)
-}
-
-/// Returns `configuration` with each VIF pool `noop` replaced by the pool that keeps VIFs of the same VIF driver ready, if there is one:
-/// the cluster whose resources are listed may have used it.
-fn with_pool(configuration: &Configuration) -> Configuration {
-    let mut configuration = configuration.clone();
-    let replace = |driver: &str, pool: &mut Value| {
-        if *pool == "noop"
-            && let Some(other) = assembly::pool_of(driver)
-        {
-            *pool = other.into();
-        }
-    };
-    let driver = configuration.value["kubernetes"]["pod_vif_driver"].clone();
-    replace(driver.as_str().unwrap_or_default(), &mut configuration.value["kubernetes"]["vif_pool_driver"]);
-    let mapping = configuration.value["vif_pool"]["vif_pool_mapping"].as_object_mut();
-    mapping.into_iter().flatten().for_each(|(driver, pool)| replace(driver, pool));
-    configuration
 }
 
 /// Sets `count` to the number of VIFs that the VIF pool of the cluster of `setup` keeps ready, and deletes them if `apply` is set. If they

@@ -3,5 +3,6 @@
 pub mod cleanup;
 pub mod cli;
 pub mod dry_run;
+#[cfg(feature = "network")]
 pub mod migrate;
 pub mod uninstall;

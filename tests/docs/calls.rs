@@ -12,8 +12,9 @@ use crate::page::Page;
 use crate::{PROGRAM, ROOT, files, sources, text};
 
 /// The beginnings of commands that no test runs as they are, each with the test or the line of a script that runs the same otherwise.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 23] = [
     ("\"$EDITOR\" ", "nothing_is_missing_in_the_configuration_of_a_preset"),
+    ("cargo build --package greeter", "cargo test --workspace --no-fail-fast"),
     ("cargo build --package outside", "cargo test --workspace --no-fail-fast"),
     ("cargo devstack", "cargo devstack -- --once"),
     ("STAFFETTA_YANG_DIR=... cargo test ", "step yang prepare_yang"),
@@ -29,7 +30,7 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("kubeconfig=$(devstack/real/kubernetes up)", "bring_up kubernetes"),
     ("kubectl -n staffetta rollout status ", RELEASE),
     ("kubectl apply -f node.yaml", OUTSIDE),
-    ("kubectl get pod hello -o jsonpath=", OUTSIDE),
+    ("kubectl get pod hello -o jsonpath=", "a_pod_is_greeted"),
     ("kubectl get pod web -o jsonpath=", OUTSIDE),
     ("kubectl run ", OUTSIDE),
     ("helm -n staffetta uninstall staffetta", RELEASE),
@@ -60,8 +61,13 @@ pub(crate) const FOLLOWED: [&[&str]; 4] = [
 ];
 
 /// The beginnings of calls of the program.
-const CALLS: [&str; 4] =
-    ["staffetta ", "kubectl staffetta ", "cargo run --release -- ", "target/debug/outside "];
+const CALLS: [&str; 5] = [
+    "staffetta ",
+    "kubectl staffetta ",
+    "cargo run --release -- ",
+    "target/debug/greeter ",
+    "target/debug/outside ",
+];
 
 /// The command without the variables that are set for it.
 fn without_variables(command: &str) -> &str {
@@ -120,7 +126,7 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir_all(path("target/debug")).unwrap();
-        for name in ["staffetta", "kubectl-staffetta", "target/debug/outside"] {
+        for name in ["staffetta", "kubectl-staffetta", "target/debug/greeter", "target/debug/outside"] {
             symlink(PROGRAM, path(name)).unwrap();
         }
         let scripts = [

@@ -46,10 +46,10 @@ pub use event::{
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
 pub use registry::{
-    CLUSTER_ANNOTATION, Check, CheckResult, DriverEntry, DriverId, DriverTrait, DryRunPlan, EventNote,
-    Finding, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, Interest, KindIndex, PlannedCall,
-    Recorder, Registration, Registry, Resolved, ResourceEventHandler, Section, SectionError, Setup,
-    SetupError, Source, TriggerHandler, TriggerSender, deliver,
+    CLUSTER_ANNOTATION, CLUSTER_LABEL, Check, CheckResult, DriverEntry, DriverId, DriverTrait, DryRunPlan,
+    EventNote, Finding, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, Interest, KindIndex,
+    PlannedCall, Recorder, Registration, Registry, Resolved, ResourceEventHandler, Section, SectionError,
+    Setup, SetupError, Source, TriggerHandler, TriggerSender, deliver,
 };
 pub use write::{MetadataPatch, Stale, WriteError, Writer, Written};
 

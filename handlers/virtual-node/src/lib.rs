@@ -53,7 +53,7 @@ pub use error::VirtualNodeError;
 pub use handler::VirtualNodes;
 pub use kubelet::{KubeletError, KubeletOptions, KubeletWords, Kubelets};
 pub use metrics::{MachineState, VirtualNodeMetrics, VirtualNodeMetricsRegistry};
-pub use node::{CLUSTER_LABEL, MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};
+pub use node::{MachineInfo, NodeHealth, NodeSpec, PROVIDER_TAINT, Room};
 pub use node_store::NodeStore;
 pub use policy::Policy;
 pub use shared::Dependencies;

@@ -41,10 +41,12 @@ pub struct Configuration {
     /// The section `[admin]`.
     pub admin: AdminOptions,
     /// The section `[webhook]`.
+    #[serde(default)]
     pub webhook: WebhookOptions,
     /// The section `[log]`.
     pub log: LogOptions,
     /// The section `[traces]`.
+    #[serde(default)]
     pub traces: TraceOptions,
     /// The section `[shutdown]`.
     pub shutdown: ShutdownOptions,

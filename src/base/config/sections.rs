@@ -17,11 +17,18 @@ pub fn register(registry: &mut Registry) {
     registry.section::<LeaderElectionOptions>("leader_election");
     registry.section::<EventsOptions>("events");
     registry.section::<AdminOptions>("admin");
-    registry.section::<WebhookOptions>("webhook");
+    if cfg!(feature = "webhook") {
+        registry.section::<WebhookOptions>("webhook");
+    }
     registry.section::<LogOptions>("log");
-    registry.section::<TraceOptions>("traces");
+    if cfg!(feature = "traces") {
+        registry.section::<TraceOptions>("traces");
+    }
     registry.section::<ShutdownOptions>("shutdown");
 }
+
+/// The handlers that are enabled by default, of those that the program has.
+const DEFAULT_HANDLERS: &[&str] = if cfg!(feature = "network") { &["vif", "lb", "lbaasspec"] } else { &[] };
 
 /// The handlers that run, the drivers that they use, and the connection to the cluster.
 ///
@@ -76,7 +83,7 @@ pub struct KubernetesOptions {
 impl Default for KubernetesOptions {
     fn default() -> Self {
         Self {
-            enabled_handlers: ["vif", "lb", "lbaasspec"].map(str::to_owned).to_vec(),
+            enabled_handlers: DEFAULT_HANDLERS.iter().map(|&name| name.to_owned()).collect(),
             cluster_id: None,
             namespaces: Vec::new(),
             namespace_labels: None,

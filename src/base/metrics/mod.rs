@@ -6,9 +6,12 @@
 mod family;
 mod last_requests;
 pub(crate) mod names;
+#[cfg(feature = "vnode")]
 mod operations;
+#[cfg(feature = "network")]
 mod pools;
 mod prefixes;
+#[cfg(feature = "process-metrics")]
 mod process;
 mod requests;
 mod webhook;
@@ -23,14 +26,18 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use staffetta_handler::Failure;
+#[cfg(feature = "virtual-nodes")]
 use staffetta_virtual_node::{VirtualNodeMetrics, VirtualNodeMetricsRegistry};
 
 pub(crate) use family::{MetricFamily, MetricsPage};
 use family::{UnitGauge, histogram};
+#[cfg(feature = "vnode")]
 use operations::OperationMetrics;
+#[cfg(feature = "network")]
 use pools::PoolMetrics;
 pub(crate) use prefixes::PrefixFigures;
 use prefixes::PrefixMetrics;
+#[cfg(feature = "process-metrics")]
 use process::ProcessMetrics;
 pub(crate) use requests::ApiRequestMetrics;
 use requests::{CloudRequestMetrics, CniRequestMetrics, Ec2RequestMetrics};
@@ -49,15 +56,19 @@ pub(crate) struct Metrics {
     /// The metrics of the commands of the CNI plugin.
     pub(crate) cni_requests: CniRequestMetrics,
     /// The functions that read the metrics of the VIF pools, one for each pool.
+    #[cfg(feature = "network")]
     pub(crate) pools: PoolMetrics,
     /// The metrics of the addresses on the network interfaces of nodes (handler `prefix_ip`).
     pub(crate) prefixes: PrefixMetrics,
     /// The metrics of the admission webhook.
     pub(crate) webhook: Arc<WebhookMetrics>,
     /// The metrics of virtual nodes, by handler.
+    #[cfg(feature = "virtual-nodes")]
     pub(crate) virtual_nodes: VirtualNodeMetricsRegistry,
     /// The metrics of the requests to load and unload modules of Koupleless bases.
+    #[cfg(feature = "vnode")]
     pub(crate) module_operations: OperationMetrics,
+    #[cfg(feature = "process-metrics")]
     process: ProcessMetrics,
     /// The Event objects that this program writes to the API server, by the outcome of the write, and discarded occurrences.
     pub(crate) kubernetes_events: MetricFamily<Counter>,
@@ -99,11 +110,15 @@ impl Metrics {
             cloud_requests: Arc::default(),
             ec2_requests: Arc::default(),
             cni_requests: CniRequestMetrics::default(),
+            #[cfg(feature = "network")]
             pools: PoolMetrics::default(),
             prefixes: PrefixMetrics::default(),
             webhook: Arc::default(),
+            #[cfg(feature = "virtual-nodes")]
             virtual_nodes: VirtualNodeMetricsRegistry::default(),
+            #[cfg(feature = "vnode")]
             module_operations: OperationMetrics::default(),
+            #[cfg(feature = "process-metrics")]
             process: ProcessMetrics::default(),
             kubernetes_events: MetricFamily::new(&names::KUBERNETES_EVENTS, Counter::default),
             failures: MetricFamily::new(&names::FAILURES, Counter::default),
@@ -207,16 +222,21 @@ impl Metrics {
             page.family(durations);
         }
         page.family(&self.last_collection);
+        #[cfg(feature = "network")]
         self.pools.show(&mut page);
         self.prefixes.show(&mut page);
         self.webhook.show(&mut page);
+        #[cfg(feature = "virtual-nodes")]
         self.show_virtual_nodes(&mut page);
+        #[cfg(feature = "vnode")]
         self.module_operations.show(&mut page);
+        #[cfg(feature = "process-metrics")]
         self.process.show(&mut page);
         page.encode()
     }
 
     /// Adds the metrics of all handlers of virtual nodes to `page`.
+    #[cfg(feature = "virtual-nodes")]
     fn show_virtual_nodes(&self, page: &mut MetricsPage) {
         let figures = self.virtual_nodes.values();
         let mut counts = |description, counts_of: fn(&VirtualNodeMetrics) -> &[(&'static str, u64)]| {

@@ -9,6 +9,7 @@ pub(super) enum DriverFamily {
     #[cfg(any(feature = "openstack", feature = "ec2"))]
     Real,
     /// Drivers of the simulated cloud: `memory` and `simulated`.
+    #[cfg(feature = "memory")]
     Simulated,
 }
 

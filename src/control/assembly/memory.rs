@@ -19,7 +19,6 @@ use super::vif_pool;
 
 /// Registers the drivers named `memory` on a simulated cloud that the section `[memory]` describes.
 pub(super) fn drivers(registry: &mut Registry) {
-    registry.section::<MemoryOptions>("memory");
     register(registry, &MemoryCloud::default());
 }
 

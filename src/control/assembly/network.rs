@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
+use staffetta_network::Installation;
 use staffetta_network::lb::{LbDrivers, LbHandler, LoadBalancerOptions};
 use staffetta_network::lbaasspec::{LbaasSpecDrivers, LbaasSpecHandler};
 use staffetta_network::namespace::{NamespaceDrivers, NamespaceHandler};
@@ -44,13 +45,13 @@ fn vif(setup: &Setup) -> Result<Registration, SetupError> {
         Some(key) => handler.proven_by(key),
         None => handler,
     };
-    Ok(handler.managed_by(ObjectSelection::installation(setup)?).registration().erase())
+    Ok(handler.managed_by(installation(setup)?).registration().erase())
 }
 
 /// Creates the handler `lbaasspec`, which writes the specification of a service's load balancer.
 fn lbaasspec(setup: &Setup) -> Result<Registration, SetupError> {
     let handler = LbaasSpecHandler::new(setup.client(), placement(setup)?, setup.recorder.clone());
-    let handler = handler.managed_by(ObjectSelection::installation(setup)?);
+    let handler = handler.managed_by(installation(setup)?);
     Ok(handler.registration().erase())
 }
 
@@ -76,7 +77,7 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
         placement: placement(setup)?,
     };
     let handler = LbHandler::new(setup.client(), drivers, options, setup.recorder.clone());
-    let handler = handler.managed_by(ObjectSelection::installation(setup)?);
+    let handler = handler.managed_by(installation(setup)?);
     Ok(handler.registration(setup.serves::<EndpointSlice>()).erase())
 }
 
@@ -84,5 +85,12 @@ fn lb(setup: &Setup) -> Result<Registration, SetupError> {
 fn namespace(setup: &Setup) -> Result<Registration, SetupError> {
     let drivers = NamespaceDrivers { project: setup.driver()?, subnet: setup.driver()? };
     let handler = NamespaceHandler::new(setup.client(), drivers, setup.recorder.clone());
-    Ok(handler.managed_by(ObjectSelection::installation(setup)?).registration().erase())
+    Ok(handler.managed_by(installation(setup)?).registration().erase())
+}
+
+/// Returns this installation for the handlers of pods, services and namespaces. Fails if the section `[kubernetes]` is invalid.
+fn installation(setup: &Setup) -> Result<Installation, SetupError> {
+    let selection = ObjectSelection::shared(setup)?;
+    let cluster_id = selection.cluster_id().to_owned();
+    Ok(Installation::new(cluster_id, move |object| selection.exclusion(object).is_none()))
 }

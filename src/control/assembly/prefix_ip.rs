@@ -1,19 +1,24 @@
 //! Registers the handler `prefix_ip`, and the driver `memory`, which simulates the network interfaces of nodes.
 
-use std::sync::{Arc, OnceLock, Weak};
+#[cfg(feature = "memory")]
+use std::sync::OnceLock;
+use std::sync::{Arc, Weak};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_handler::{Registration, Registry, Setup, SetupError};
+#[cfg(feature = "memory")]
 use staffetta_memory::{MemoryOptions, MemoryPrefixes};
 use staffetta_prefix_ip::HANDLER;
 use staffetta_prefix_ip::admission::node_label;
 use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::handler::PrefixIpHandler;
 use staffetta_prefix_ip::nodes::{NodeTable, NodeTableMetrics};
+#[cfg(feature = "memory")]
 use tracing::warn;
 
+#[cfg(feature = "memory")]
 use super::family::DriverFamily;
 use crate::base::config::TimeSpan;
 use crate::base::metrics::{Metrics, PrefixFigures};
@@ -50,10 +55,12 @@ impl Default for PrefixIpOptions {
 pub(super) fn register(registry: &mut Registry) {
     registry.section::<PrefixIpOptions>(HANDLER);
     registry.handler(HANDLER, "Gives pods addresses from prefixes on their node's interface.", prefix_ip);
+    #[cfg(feature = "memory")]
     memory(registry, OnceLock::new());
 }
 
 /// Registers the driver `memory` on simulated interfaces that the caller can inspect and change, and makes it the default driver.
+#[cfg(feature = "memory")]
 pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
     memory(registry, Arc::clone(cloud).into());
     "memory".clone_into(&mut registry.driver_trait_mut::<dyn PrefixProvider>().default);
@@ -61,6 +68,7 @@ pub fn interfaces(registry: &mut Registry, cloud: &Arc<MemoryPrefixes>) {
 
 /// Registers the driver `memory` on the simulated interfaces in `cloud` or, if that is empty, on those that the section `[memory]`
 /// describes. They outlive a leadership term, as real ones do.
+#[cfg(feature = "memory")]
 fn memory(registry: &mut Registry, cloud: OnceLock<Arc<MemoryPrefixes>>) {
     registry.driver::<dyn PrefixProvider>("memory", "Simulated, within the process.", move |setup| {
         DriverFamily::Simulated.select(setup)?;

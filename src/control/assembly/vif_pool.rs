@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use staffetta_driver::{BulkVifDriver, PodVifDriver, VifClass, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_network::vif::networks::{
@@ -13,7 +14,7 @@ use staffetta_network::vif::networks::{
 };
 use staffetta_pool::{MultiVifPool, NoopVifPool, VifPoolPolicy, WarmVifPool};
 
-use crate::base::config::TimeSpan;
+use crate::base::config::{Configuration, TimeSpan};
 use crate::base::metrics::Metrics;
 use crate::engine::term::Term;
 
@@ -80,8 +81,26 @@ const SUPPORTED: [(&str, &str); 3] =
     [("memory", "memory"), ("neutron", "neutron-vif"), ("nested", "nested-vlan")];
 
 /// Returns the name of the pool that keeps VIFs of the VIF driver `driver` ready; `None` if there is none.
-pub(crate) fn pool_of(driver: &str) -> Option<&'static str> {
+fn pool_of(driver: &str) -> Option<&'static str> {
     SUPPORTED.iter().find(|(_, supported)| *supported == driver).map(|(pool, _)| *pool)
+}
+
+/// Returns `configuration` with each VIF pool `noop` replaced by the pool that keeps VIFs of the same VIF driver ready, if there is one:
+/// the cluster whose resources are listed may have used it.
+pub(crate) fn with_pools(configuration: &Configuration) -> Configuration {
+    let mut configuration = configuration.clone();
+    let replace = |driver: &str, pool: &mut Value| {
+        if *pool == "noop"
+            && let Some(other) = pool_of(driver)
+        {
+            *pool = other.into();
+        }
+    };
+    let driver = configuration.value["kubernetes"]["pod_vif_driver"].clone();
+    replace(driver.as_str().unwrap_or_default(), &mut configuration.value["kubernetes"]["vif_pool_driver"]);
+    let mapping = configuration.value["vif_pool"]["vif_pool_mapping"].as_object_mut();
+    mapping.into_iter().flatten().for_each(|(driver, pool)| replace(driver, pool));
+    configuration
 }
 
 /// Registers the pools `noop` and `multi_pool`, the section `[vif_pool]` of all pools, and the drivers of additional networks with their
@@ -211,7 +230,7 @@ mod tests {
     }
 
     /// Returns the error of building the pool driver with this configuration; empty if it can be built.
-    fn pool_error(configuration: &serde_json::Value) -> String {
+    fn pool_error(configuration: &Value) -> String {
         let (service, _) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let registry = Arc::new(crate::control::assembly::registry());
         let client = Client::new(service, "default");
@@ -233,7 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_mapping_needs_a_pool_for_unlabelled_nodes_and_supported_pairs() {
-        let mapped = |mapping: serde_json::Value| {
+        let mapped = |mapping: Value| {
             let kubernetes =
                 json!({ "cluster_id": "east", "vif_pool_driver": "multi_pool", "pod_vif_driver": "memory" });
             pool_error(&json!({ "kubernetes": kubernetes, "vif_pool": { "vif_pool_mapping": mapping } }))

@@ -10,7 +10,6 @@ use kube::core::Selector;
 use staffetta_handler::{
     AnyEvent, CLUSTER_ANNOTATION, Interest, Kind, Message, Object, Registration, Setup, SetupError,
 };
-use staffetta_network::Installation;
 use tracing::info;
 
 use super::namespace_scope::NamespaceScope;
@@ -120,8 +119,13 @@ impl ObjectSelection {
         })
     }
 
+    /// Returns the cluster id of this installation; empty if it is not known.
+    pub(crate) fn cluster_id(&self) -> &str {
+        self.cluster_id.as_deref().unwrap_or_default()
+    }
+
     /// Returns the reason why the configuration or an annotation excludes the object; `None` if it is selected.
-    fn exclusion(&self, object: &dyn Object) -> Option<&'static str> {
+    pub(crate) fn exclusion(&self, object: &dyn Object) -> Option<&'static str> {
         let meta = object.meta();
         let is_namespace = is_namespace(object);
         let namespace = if is_namespace { &meta.name } else { &meta.namespace };
@@ -140,13 +144,6 @@ impl ObjectSelection {
         } else {
             None
         }
-    }
-
-    /// Returns this installation for handlers of pods, services and namespaces. Fails if the section `[kubernetes]` is invalid.
-    pub(crate) fn installation(setup: &Setup) -> Result<Installation, SetupError> {
-        let selection = Self::shared(setup)?;
-        let cluster_id = selection.cluster_id.clone().unwrap_or_default();
-        Ok(Installation::new(cluster_id, move |object| selection.exclusion(object).is_none()))
     }
 
     /// Returns `true` if the object has the finalizer of an enabled handler.

@@ -4,26 +4,30 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::Write;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
+#[cfg(feature = "completion")]
+use clap::CommandFactory;
+use clap::{Parser, Subcommand};
 use futures_util::FutureExt;
 use staffetta_handler::Registry;
 
 use super::CommandError;
 use super::arguments::{AdminServer, ClusterArguments, ConfigFile, OutputArguments, WithServer};
-use super::check::write_report;
 use super::cleanup::{CleanupArguments, cleanup};
 use super::config::{ConfigCommand, ListArguments, config, drivers, handlers};
 use super::dry_run::{DryRunArguments, dry_run};
 use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
+#[cfg(feature = "network")]
 use super::migrate::{MigrateCommand, migrate_kuryr};
+use super::report::write_report;
 use super::request::{AdminClient, address, block_on};
 use super::status::{StatusArguments, status};
+#[cfg(feature = "top")]
 use super::top::{TopArguments, top};
 use super::uninstall::{UninstallArguments, uninstall};
 use crate::base::config::{Configuration, ConfigurationError, FileSchema, choose_file};
 use crate::base::version::VERSION;
+#[cfg(feature = "cni")]
 use crate::control::cni_daemon;
 use crate::control::run::{run, with_client};
 use crate::observe::check::check_systems;
@@ -46,6 +50,7 @@ pub(super) enum Command {
         dry_run: DryRunArguments,
     },
     /// Runs the daemon of the CNI plugin on a node until SIGTERM.
+    #[cfg(feature = "cni")]
     CniDaemon(ClusterArguments),
     /// Checks, shows and documents the configuration.
     #[command(subcommand)]
@@ -59,6 +64,7 @@ pub(super) enum Command {
     /// Shows the way of an object through the chain of a running controller, why it does not get on, and what would help.
     Explain(WithServer<ExplainArguments>),
     /// Shows the watches, the queues, the rates and the slowest objects of a running controller, refreshed in the terminal.
+    #[cfg(feature = "top")]
     Top(WithServer<TopArguments>),
     /// Shows the log level of a running controller, or changes it until the controller ends.
     LogLevel(WithServer<LogLevelArguments>),
@@ -74,12 +80,14 @@ pub(super) enum Command {
     /// Removes the controller's finalizers from all objects with `--apply`, and lists what stays in external systems.
     Uninstall(UninstallArguments),
     /// Takes a cluster over from another controller.
+    #[cfg(feature = "network")]
     #[command(subcommand)]
     Migrate(MigrateCommand),
     /// Prints a completion script for a shell.
+    #[cfg(feature = "completion")]
     Completion {
         /// The shell.
-        shell: Shell,
+        shell: clap_complete::Shell,
     },
     /// Shows the version of the program and what it was built with.
     Version(OutputArguments),
@@ -93,6 +101,7 @@ pub(super) fn execute(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let variables: Vec<_> = variables.into_iter().collect();
+    #[cfg(feature = "cni")]
     if let Command::CniDaemon(ClusterArguments { file, kubeconfig }) = command {
         let mut configuration = cni_daemon::load(&registry, choose_file(file.config).as_deref(), variables)?;
         configuration.override_kubeconfig(kubeconfig);
@@ -112,6 +121,7 @@ pub(super) fn execute(
             dry_run(&arguments, registry, &load_cluster(&cluster)?, output)?;
         }
         Command::Run { cluster, .. } => run(registry, &load_cluster(&cluster)?)?,
+        #[cfg(feature = "cni")]
         Command::CniDaemon(_) => unreachable!("it has returned"),
         Command::Config(command) => config(&command, registry, &schema, load, output)?,
         Command::Handlers(ListArguments { file, output: OutputArguments { format } }) => {
@@ -126,6 +136,7 @@ pub(super) fn execute(
         Command::Explain(WithServer { arguments, server }) => {
             block_on(explain(arguments, &admin_client(server, load)?, output))?;
         }
+        #[cfg(feature = "top")]
         Command::Top(WithServer { arguments, server }) => {
             block_on(top(arguments, &admin_client(server, load)?, output))?;
         }
@@ -143,9 +154,11 @@ pub(super) fn execute(
         Command::Uninstall(arguments) => {
             uninstall(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
         }
+        #[cfg(feature = "network")]
         Command::Migrate(MigrateCommand::Kuryr(arguments)) => {
             migrate_kuryr(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
         }
+        #[cfg(feature = "completion")]
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "staffetta", &mut script);

@@ -3,6 +3,7 @@
 //! The exit code is 0 for success, 1 for a failure and 2 for bad usage or a wrong configuration.
 
 mod arguments;
+#[cfg(feature = "remote")]
 mod check;
 mod cleanup;
 mod commands;
@@ -11,15 +12,20 @@ mod dry_run;
 mod explain;
 mod line;
 mod log_level;
+#[cfg(feature = "network")]
 mod migrate;
 mod object;
+#[cfg(feature = "remote")]
 mod plugin;
+mod report;
 mod request;
 mod status;
 mod table;
+#[cfg(feature = "top")]
 mod top;
 mod uninstall;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -29,6 +35,7 @@ use staffetta_handler::{Registry, causes};
 use crate::base::config::ConfigurationError;
 use crate::control::run::RunError;
 use commands::CommandLine;
+#[cfg(feature = "remote")]
 use plugin::PluginCommandLine;
 use request::RequestError;
 
@@ -37,12 +44,7 @@ use request::RequestError;
 pub fn main(registry: Registry) -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let mut output = io::stdout();
-    let result = if plugin::is_plugin(&words) {
-        plugin::execute(PluginCommandLine::parse_from(words), &mut output)
-    } else {
-        let command = CommandLine::parse_from(words).command;
-        commands::execute(command, registry, std::env::vars_os(), &mut output)
-    };
+    let result = execute(words, registry, &mut output);
     let flushed = output.flush();
     match result.and_then(|()| Ok(flushed?)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,6 +55,15 @@ pub fn main(registry: Registry) -> ExitCode {
             error.exit_code()
         }
     }
+}
+
+/// Runs the command of the command line `words`. kubectl starts the program under another name, which has commands of its own.
+fn execute(words: Vec<OsString>, registry: Registry, output: &mut impl Write) -> Result<(), CommandError> {
+    #[cfg(feature = "remote")]
+    if plugin::is_plugin(&words) {
+        return plugin::execute(PluginCommandLine::parse_from(words), output);
+    }
+    commands::execute(CommandLine::parse_from(words).command, registry, std::env::vars_os(), output)
 }
 
 /// The reason why a command failed.
@@ -77,6 +88,7 @@ enum CommandError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The terminal cannot be used for the view of `top`.
+    #[cfg(feature = "top")]
     #[error("cannot use the terminal")]
     Terminal(#[source] io::Error),
     /// Standard output cannot be written.

@@ -13,6 +13,7 @@ use super::explain::{ExplainArguments, explain};
 use super::log_level::{LogLevelArguments, log_level};
 use super::request::{AdminClient, LeaderArguments, block_on};
 use super::status::{StatusArguments, status};
+#[cfg(feature = "top")]
 use super::top::{TopArguments, top};
 use crate::base::version::VERSION;
 
@@ -43,6 +44,7 @@ enum PluginCommand {
     /// Shows the way of an object through the chain, why it does not get on, and what would help.
     Explain(ExplainArguments),
     /// Shows the watches, the queues, the rates and the slowest objects, refreshed in the terminal.
+    #[cfg(feature = "top")]
     Top(TopArguments),
     /// Shows the log level of the controller, or changes it until the controller ends.
     LogLevel(LogLevelArguments),
@@ -69,6 +71,7 @@ pub(super) fn execute(command_line: PluginCommandLine, output: &mut impl Write) 
             PluginCommand::Check(arguments) => check(arguments, leader.clone(), output).await,
             PluginCommand::Status(arguments) => status(arguments, &client().await?, output).await,
             PluginCommand::Explain(arguments) => explain(arguments, &client().await?, output).await,
+            #[cfg(feature = "top")]
             PluginCommand::Top(arguments) => top(arguments, &client().await?, output).await,
             PluginCommand::LogLevel(arguments) => log_level(arguments, &client().await?, output).await,
         }

@@ -15,6 +15,7 @@ use kube::Client;
 use kube::core::ApiResource;
 use serde::Serialize;
 use staffetta_handler::{DryRunPlan, Registry, causes};
+#[cfg(feature = "app-hosting")]
 use staffetta_virtual_node::app_hosting::{self, CiscoDevice};
 use tokio::time::timeout;
 
@@ -106,6 +107,7 @@ pub async fn uninstall(
         ApiResource::erase::<Pod>(&()),
         ApiResource::erase::<Service>(&()),
         ApiResource::erase::<Namespace>(&()),
+        #[cfg(feature = "app-hosting")]
         ApiResource::erase::<CiscoDevice>(&()),
     ] {
         objects.extend(remove_finalizers(&client, &resource, cluster.id(), options.apply).await?);
@@ -123,7 +125,11 @@ pub async fn uninstall(
 
 /// Returns `true` if `finalizer` is one that a handler of this program adds to objects.
 fn is_ours(finalizer: &str) -> bool {
-    finalizer.starts_with(FINALIZER_PREFIX) || finalizer == app_hosting::FINALIZER
+    #[cfg(feature = "app-hosting")]
+    if finalizer == app_hosting::FINALIZER {
+        return true;
+    }
+    finalizer.starts_with(FINALIZER_PREFIX)
 }
 
 /// Adds the objects that own external resources of this cluster, as the ownership marks name them, to `result`. If a handler cannot list

@@ -7,8 +7,7 @@ use kube::api::{
 use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use staffetta_handler::{CLUSTER_ANNOTATION, HANDLER_LABEL, causes};
-use staffetta_virtual_node::{CLUSTER_LABEL, app_hosting, vnode};
+use staffetta_handler::{CLUSTER_ANNOTATION, CLUSTER_LABEL, HANDLER_LABEL, causes};
 
 use super::{UninstallError, api_error, is_ours};
 use crate::base::connect::{self, answer, is_missing, none_if_missing};
@@ -71,8 +70,7 @@ pub(super) async fn delete_nodes(
     apply: bool,
 ) -> Result<Vec<ObjectResult>, UninstallError> {
     let resource = ApiResource::erase::<Node>(&());
-    let handlers = format!("{HANDLER_LABEL} in ({},{})", app_hosting::HANDLER, vnode::HANDLER);
-    let selector = format!("{handlers},{CLUSTER_LABEL}={cluster_id}");
+    let selector = format!("{HANDLER_LABEL},{CLUSTER_LABEL}={cluster_id}");
     let ours = ListParams::default().labels(&selector);
     let nodes = Api::<Node>::all(client.clone());
     let mut done = Vec::new();

@@ -11,8 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use staffetta_handler::HANDLER_LABEL;
-use staffetta_virtual_node::CLUSTER_LABEL;
+use staffetta_handler::{CLUSTER_LABEL, HANDLER_LABEL};
 use tokio::time::{Instant, sleep};
 use tracing::info;
 

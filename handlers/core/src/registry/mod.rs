@@ -23,7 +23,9 @@ pub use index::Index;
 pub use interest::Interest;
 pub use registration::{KindIndex, Registration};
 pub use resolved::Resolved;
-pub use resource::{CLUSTER_ANNOTATION, HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver};
+pub use resource::{
+    CLUSTER_ANNOTATION, CLUSTER_LABEL, HANDLER_LABEL, ResourceEventHandler, TriggerHandler, deliver,
+};
 pub use setup::{DriverId, Setup, SetupError};
 pub use source::{Source, TriggerSender};
 

@@ -136,6 +136,9 @@ pub async fn deliver<K: Object, H: ResourceEventHandler<K>>(
 /// network of the device behind the node, so handlers of pod networks ignore these pods.
 pub const HANDLER_LABEL: &str = "staffetta.dev/handler";
 
+/// The label with the cluster id of the installation that owns a Node or a Lease: several installations may have nodes in one cluster.
+pub const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
+
 /// The annotation of a pod, service or namespace with the cluster id of the installation that manages it. Others leave the object alone.
 pub const CLUSTER_ANNOTATION: &str = "staffetta.dev/cluster";
 

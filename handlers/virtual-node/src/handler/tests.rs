@@ -12,8 +12,8 @@ use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason};
 use staffetta_handler::{
-    Event, Failure, HANDLER_LABEL, HandlerError, Identity, Index, Recorder, ResourceEventHandler, Tombstone,
-    TriggerHandler, Writer,
+    CLUSTER_LABEL, Event, Failure, HANDLER_LABEL, HandlerError, Identity, Index, Recorder,
+    ResourceEventHandler, Tombstone, TriggerHandler, Writer,
 };
 
 use super::*;
@@ -23,7 +23,7 @@ use crate::inventory::tests::workload;
 use crate::kubelet::{KubeletOptions, KubeletWords, Kubelets};
 use crate::machine::Machine;
 use crate::metrics::VirtualNodeMetricsRegistry;
-use crate::node::{CLUSTER_LABEL, NodeHealth, NodeObject, NodeSpec};
+use crate::node::{NodeHealth, NodeObject, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
 use crate::reader::tests::Heard;

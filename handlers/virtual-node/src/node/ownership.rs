@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::api::core::v1::Node;
-use staffetta_handler::HANDLER_LABEL;
+use staffetta_handler::{CLUSTER_LABEL, HANDLER_LABEL};
 
 use super::label::LONGEST;
 
@@ -14,9 +14,6 @@ const TYPE: (&str, &str) = ("type", "virtual-kubelet");
 /// An annotation that providers built on the virtual-kubelet library write on their nodes; some of these providers
 /// write no label.
 const AGENT: &str = "virtual-kubelet.io/last-applied-node-status";
-
-/// The label with the name of the installation that owns a node: several installations may have nodes in one cluster.
-pub const CLUSTER_LABEL: &str = "staffetta.dev/cluster";
 
 /// The key and value of a label.
 pub(crate) type Label = (&'static str, &'static str);

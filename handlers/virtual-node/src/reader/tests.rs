@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
-use staffetta_handler::{AnyEvent, Event, EventNote, HANDLER_LABEL, Index, Message, Recorder};
+use staffetta_handler::{AnyEvent, CLUSTER_LABEL, Event, EventNote, HANDLER_LABEL, Index, Message, Recorder};
 use staffetta_memory::{AppHostingMethod, Fault, MemoryAppHostingDriver, MemoryDevice, MemoryDevices};
 
 use super::*;
@@ -16,7 +16,7 @@ use crate::back_end::PodRemoval;
 use crate::handler::VirtualNodes;
 use crate::handler::tests::{dependencies, idle};
 use crate::inventory::tests::workload;
-use crate::node::{CLUSTER_LABEL, NodeHealth, NodeSpec};
+use crate::node::{NodeHealth, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
 use crate::reach::Reachability;

@@ -60,7 +60,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use staffetta_driver::tunnel::Tunnel;
-use staffetta_handler::{HANDLER_LABEL, Recorder, Registration};
+use staffetta_handler::{CLUSTER_LABEL, HANDLER_LABEL, Recorder, Registration};
 
 use self::base::NamedTunnel;
 pub use self::channel::{TunnelLimits, TunnelReceiver, channel};
@@ -74,7 +74,6 @@ use self::source::VnodeSource;
 use self::tracker::OperationTracker;
 use crate::handler::VirtualNodes;
 use crate::metrics::VirtualNodeMetricsRegistry;
-use crate::node::CLUSTER_LABEL;
 use crate::policy::Policy;
 use crate::shared::Dependencies;
 

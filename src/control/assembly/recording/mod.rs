@@ -4,12 +4,19 @@
 //! begins with [`PLANNED`], an address that it would choose is `0.0.0.0` or `::`, and everything is ready at once. Later reads do not
 //! show recorded changes. If the result cannot be known, the call fails and the plan of the object ends there.
 
+#[cfg(feature = "app-hosting")]
 mod app_hosting;
+#[cfg(feature = "network")]
 mod load_balancer;
+#[cfg(feature = "network")]
 mod namespace_subnet;
+#[cfg(feature = "network")]
 mod network_policy;
+#[cfg(feature = "prefix-ip")]
 mod prefix;
+#[cfg(feature = "network")]
 mod public_ip;
+#[cfg(feature = "network")]
 mod vif;
 
 use std::borrow::Cow;

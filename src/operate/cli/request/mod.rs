@@ -1,13 +1,16 @@
 //! Requests to the admin server of a controller.
 
 pub(super) mod address;
+#[cfg(feature = "remote")]
 mod leader;
+#[cfg(feature = "remote")]
 mod leader_error;
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
+#[cfg(feature = "remote")]
 use futures_util::future::join_all;
 use http::header::{CONNECTION, HOST};
 use http::uri::Authority;
@@ -27,7 +30,9 @@ use tower::BoxError;
 use crate::observe::check::CheckReport;
 use crate::observe::state::{Query, StateSnapshot};
 
+#[cfg(feature = "remote")]
 pub(super) use leader::{Leader, LeaderArguments};
+#[cfg(feature = "remote")]
 use leader_error::LeaderError;
 
 /// The time limit for connecting to the admin server.
@@ -62,6 +67,7 @@ pub(in crate::operate::cli) enum RequestError {
         source: io::Error,
     },
     /// The leader cannot be found or reached.
+    #[cfg(feature = "remote")]
     #[error(transparent)]
     Leader(Box<LeaderError>),
     /// The connection or the time limit ended before the whole response was received.
@@ -95,6 +101,7 @@ pub(in crate::operate::cli) enum RequestError {
     },
 }
 
+#[cfg(feature = "remote")]
 impl From<LeaderError> for RequestError {
     fn from(error: LeaderError) -> Self {
         Self::Leader(Box::new(error))
@@ -106,6 +113,7 @@ impl RequestError {
     pub(super) fn is_permanent(&self) -> bool {
         match self {
             Self::Client(_) | Self::Rejected(_) | Self::Decode { .. } => true,
+            #[cfg(feature = "remote")]
             Self::Leader(error) => error.is_permanent(),
             Self::Unreachable { .. } | Self::NoResponse { .. } | Self::Code { .. } => false,
         }
@@ -117,11 +125,13 @@ pub(super) enum AdminClient {
     /// The server at an address.
     Address(Authority),
     /// The server of the replica that leads.
+    #[cfg(feature = "remote")]
     Leader(Leader),
 }
 
 impl AdminClient {
     /// Builds the client of the leader. No request is sent.
+    #[cfg(feature = "remote")]
     pub(super) async fn of_leader(arguments: LeaderArguments) -> Result<Self, RequestError> {
         Ok(Self::Leader(Leader::new(arguments).await?))
     }
@@ -130,6 +140,7 @@ impl AdminClient {
     pub(super) fn default_namespace(&self) -> Option<&str> {
         match self {
             Self::Address(_) => None,
+            #[cfg(feature = "remote")]
             Self::Leader(leader) => Some(leader.client.default_namespace()),
         }
     }
@@ -139,21 +150,34 @@ impl AdminClient {
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
         let query = serde_urlencoded::to_string(query).expect("it has only text, numbers and booleans");
         let path = format!("/debug/state?{query}");
-        let mut state: StateSnapshot = self.ask(Method::GET, &path).await?;
+        let state = self.ask(Method::GET, &path).await;
+        #[cfg(feature = "remote")]
+        let state = match state {
+            Ok(state) => Ok(self.with_others(state, &path).await),
+            error => error,
+        };
+        state
+    }
+
+    /// Adds the state of the other replicas, at the path `path`, to that of the leader, if a handler runs in every replica.
+    #[cfg(feature = "remote")]
+    async fn with_others(&self, mut state: StateSnapshot, path: &str) -> StateSnapshot {
         if state.handlers.iter().any(|handler| handler.in_every_replica) {
-            let others = self.ask_others(&state.identity, Method::GET, &path).await;
+            let others = self.ask_others(&state.identity, Method::GET, path).await;
             add_others(&mut state, others);
         }
-        Ok(state)
+        state
     }
 
     /// Makes the controller run its checks, and returns their findings.
+    #[cfg(feature = "remote")]
     pub(super) async fn check(&self) -> Result<CheckReport, RequestError> {
         self.ask(Method::POST, CHECK).await
     }
 
     /// Makes all replicas except `leader` (an identity) run their checks, and returns the findings of each; empty for a client with a fixed
     /// address, which does not know the replicas.
+    #[cfg(feature = "remote")]
     pub(super) async fn check_others(&self, leader: &str) -> Result<Answers<CheckReport>, RequestError> {
         self.ask_others(leader, Method::POST, CHECK).await
     }
@@ -165,6 +189,7 @@ impl AdminClient {
 
     /// Sends one request without a body to each replica except `leader` (an identity), and decodes the responses; empty for a client with
     /// a fixed address, which does not know the replicas.
+    #[cfg(feature = "remote")]
     async fn ask_others<T: DeserializeOwned>(
         &self,
         leader: &str,
@@ -197,6 +222,7 @@ impl AdminClient {
     async fn send(&self, method: Method, path: &str, body: String) -> Result<Bytes, RequestError> {
         let (code, body) = match self {
             Self::Address(address) => send_to(address, request(method, path, address.as_str(), body)).await?,
+            #[cfg(feature = "remote")]
             Self::Leader(leader) => leader.send(request(method, path, "localhost", body)).await?,
         };
         success(code, body, &self.to_string())
@@ -204,10 +230,12 @@ impl AdminClient {
 }
 
 /// The decoded responses of other replicas, each with the name of its pod.
+#[cfg(feature = "remote")]
 type Answers<T> = Vec<(String, Result<T, RequestError>)>;
 
 /// Adds the state of the other replicas to that of the leader. A replica that does not return its state is listed as missing, with the
 /// error: during an upgrade, it may have another version. If the replicas cannot be found, the error is listed, too.
+#[cfg(feature = "remote")]
 fn add_others(state: &mut StateSnapshot, others: Result<Answers<StateSnapshot>, RequestError>) {
     let others = others.unwrap_or_else(|error| {
         state.add_missing_replicas("the other replicas".to_owned(), causes(&error));
@@ -250,6 +278,7 @@ impl fmt::Display for AdminClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "http://{address}"),
+            #[cfg(feature = "remote")]
             Self::Leader(_) => f.write_str("the leader"),
         }
     }
