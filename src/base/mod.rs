@@ -4,7 +4,6 @@ pub mod config;
 pub mod connect;
 pub(crate) mod connections;
 pub(crate) mod health;
-pub(crate) mod lock;
 pub(crate) mod metrics;
 #[cfg(not(feature = "traces"))]
 pub(crate) mod no_traces;

@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Once};
 
+use parking_lot::Mutex;
 use tracing_subscriber::filter::{LevelFilter, dynamic_filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -46,7 +47,7 @@ impl CapturedLog {
 
     /// Returns the entries so far that contain `text`, as JSON.
     pub(crate) fn with(&self, text: &str) -> Vec<serde_json::Value> {
-        let lines = String::from_utf8(self.lines.lock().unwrap().clone()).unwrap();
+        let lines = String::from_utf8(self.lines.lock().clone()).unwrap();
         let lines = lines.lines().filter(|line| line.contains(text));
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -59,7 +60,7 @@ impl io::Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         CAPTURED.with_borrow(|lines| {
             if let Some(lines) = lines {
-                lines.lock().unwrap().extend_from_slice(bytes);
+                lines.lock().extend_from_slice(bytes);
             }
         });
         Ok(bytes.len())

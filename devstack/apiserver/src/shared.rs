@@ -1,9 +1,9 @@
 //! State shared by all connections: the cluster behind a lock, and the notification that wakes watchers.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::engine::Cluster;
@@ -28,7 +28,7 @@ impl Shared {
 
     /// Works on the cluster under its lock, then wakes the watchers if something was written.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Cluster) -> T) -> T {
-        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cluster = self.cluster.lock();
         let result = work(&mut cluster);
         let revision = cluster.store.revision();
         drop(cluster);

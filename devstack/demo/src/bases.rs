@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use staffetta_koupleless_base::{SimulatedBase, SimulatedBaseOptions};
 
 /// The number of bases at the start.
@@ -54,7 +54,7 @@ impl Bases {
             ..SimulatedBaseOptions::default()
         };
         let base = SimulatedBase::http(options, &[self.controller]).await?;
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).push(base);
+        self.running.lock().push(base);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Bases {
     }
 
     fn each<T>(&self, look: impl Fn(&SimulatedBase) -> T) -> Vec<(String, T)> {
-        let bases = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let bases = self.running.lock();
         bases.iter().map(|base| (base.identity().to_owned(), look(base))).collect()
     }
 }

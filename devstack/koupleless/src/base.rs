@@ -11,7 +11,6 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::arklet::ModuleOperation;
 use crate::behaviour::Behaviour;
 use crate::command::BaseCommand;
-use crate::lock::lock;
 use crate::module::InstalledModule;
 use crate::mqtt::{self, BaseBroker};
 use crate::options::SimulatedBaseOptions;
@@ -82,22 +81,22 @@ impl SimulatedBase {
 
     /// Returns the modules of the base, by key.
     pub fn modules(&self) -> Vec<InstalledModule> {
-        lock(&self.process.arklet).modules().values().cloned().collect()
+        self.process.arklet.lock().modules().values().cloned().collect()
     }
 
     /// Returns all requests to load or unload a module since the first start, whatever came of them, the oldest first.
     pub fn operations(&self) -> Vec<ModuleOperation> {
-        lock(&self.process.arklet).operations().to_vec()
+        self.process.arklet.lock().operations().to_vec()
     }
 
     /// Returns the number of requests with this command since the first start.
     pub fn received(&self, command: BaseCommand) -> u64 {
-        lock(&self.process.arklet).received(command)
+        self.process.arklet.lock().received(command)
     }
 
     /// Returns the baselines that the base got, one for each query: the modules (`BizModel`), or the reason why it got none.
     pub fn baselines(&self) -> Vec<Result<Vec<Value>, String>> {
-        lock(&self.process.baselines).clone()
+        self.process.baselines.lock().clone()
     }
 
     /// Returns the heartbeat that the base sends now (`BaseStatus`).

@@ -3,20 +3,19 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
 use mqtt3::{
     Codec, ConnAck, ConnectReturnCode, Packet, PubAck, Publish, QoS, SubAck, SubscribeReasonCode, UnsubAck,
     matches,
 };
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::codec::Framed;
 use tokio_util::task::AbortOnDropHandle;
-
-use crate::lock::lock;
 
 /// The maximum size of a packet, in bytes.
 const MAX_PACKET: usize = 16 << 20;
@@ -68,7 +67,7 @@ async fn serve(listener: TcpListener) {
             connections.spawn(async move {
                 // Whoever breaks the protocol loses the connection.
                 let _ = connection(number, stream, &clients).await;
-                lock(&clients).remove(&number);
+                clients.lock().remove(&number);
             });
         }
         while connections.try_join_next().is_some() {}
@@ -95,7 +94,7 @@ async fn connection(
     let Some(Packet::Connect(connect)) = framed.next().await.transpose()? else { return Ok(()) };
     let (outgoing, mut messages) = mpsc::unbounded_channel();
     {
-        let mut clients = lock(clients);
+        let mut clients = clients.lock();
         // The end of its channel ends the older connection of the same client.
         clients.retain(|_, client| client.id != connect.client_id);
         clients.insert(number, Client { id: connect.client_id, filters: HashMap::new(), outgoing });
@@ -124,7 +123,7 @@ async fn connection(
 
 /// Executes a packet of a client, and returns the answer.
 fn answer(number: u64, packet: Packet, clients: &Mutex<Clients>) -> Option<Packet> {
-    let mut clients = lock(clients);
+    let mut clients = clients.lock();
     match packet {
         Packet::Publish(message) => {
             let answer = (message.qos != QoS::AtMostOnce).then(|| Packet::PubAck(PubAck::new(message.pkid)));

@@ -36,7 +36,6 @@ mod behaviour;
 mod broker;
 mod command;
 mod http;
-mod lock;
 mod module;
 mod mqtt;
 mod options;

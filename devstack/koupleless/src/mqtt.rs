@@ -1,19 +1,19 @@
 //! The base over MQTT 3.1.1: its topics, which begin with `koupleless_ENVIRONMENT/BASE/`.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mqtt3::{
     AsyncClient, Broker, Event, EventLoop, MqttOptions, Packet, PublishOptions, QoS, SubscribeFilterInput,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::behaviour::AnswerFault;
 use crate::command::BaseCommand;
-use crate::lock::lock;
 use crate::process::{AnswerContent, BaseAnswer, BaseProcess};
 use crate::response;
 
@@ -183,15 +183,15 @@ impl BrokerConnection {
                 response::encode(response::enveloped(&data), answer.fault.as_ref())
             }
         };
-        if answer.fault == Some(AnswerFault::Reorder) && lock(&self.reordered).is_empty() {
-            lock(&self.reordered).push((kind, bytes));
+        if answer.fault == Some(AnswerFault::Reorder) && self.reordered.lock().is_empty() {
+            self.reordered.lock().push((kind, bytes));
             return;
         }
         if answer.fault == Some(AnswerFault::Duplicate) {
             self.publish(kind, bytes.clone());
         }
         self.publish(kind, bytes);
-        let reordered = std::mem::take(&mut *lock(&self.reordered));
+        let reordered = std::mem::take(&mut *self.reordered.lock());
         for (kind, bytes) in reordered {
             self.publish(kind, bytes);
         }
@@ -201,7 +201,7 @@ impl BrokerConnection {
     }
 
     fn modules(&self) -> Value {
-        lock(&self.process.arklet).modules().values().map(response::simple_biz).collect()
+        self.process.arklet.lock().modules().values().map(response::simple_biz).collect()
     }
 
     /// Publishes a report. It gets lost if the connection takes no more.

@@ -1,8 +1,9 @@
 //! The state of a base, which its tasks share.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Interval;
@@ -10,7 +11,6 @@ use tokio::time::Interval;
 use crate::arklet::Arklet;
 use crate::behaviour::{AnswerFault, Behaviour};
 use crate::command::BaseCommand;
-use crate::lock::lock;
 use crate::options::SimulatedBaseOptions;
 use crate::response;
 
@@ -66,7 +66,7 @@ impl BaseProcess {
 
     /// Ends this process and starts the next one.
     pub(crate) fn restart(&self) {
-        lock(&self.arklet).start(&self.options, Timestamp::now());
+        self.arklet.lock().start(&self.options, Timestamp::now());
         self.restarts.send_modify(|restarts| *restarts += 1);
     }
 
@@ -101,7 +101,7 @@ impl BaseProcess {
         command: BaseCommand,
         request: Value,
     ) -> Option<BaseAnswer> {
-        lock(&self.arklet).receive(command, &request, Timestamp::now());
+        self.arklet.lock().receive(command, &request, Timestamp::now());
         let (process, mut restarts) = (Arc::clone(self), self.restarts.subscribe());
         let executed = tokio::spawn(async move {
             tokio::select! {
@@ -141,18 +141,18 @@ impl BaseProcess {
     }
 
     fn health(&self) -> Value {
-        let used = lock(&self.arklet).metaspace(&self.options);
+        let used = self.arklet.lock().metaspace(&self.options);
         response::health(&self.options, &self.behaviour.borrow().state, used)
     }
 
     fn all_modules(&self) -> Value {
-        let arklet = lock(&self.arklet);
+        let arklet = self.arklet.lock();
         response::success(&arklet.modules().values().map(response::biz_info).collect())
     }
 
     /// Loads, unloads or activates a module. A restart in the meantime loses it.
     pub(crate) async fn change(&self, command: BaseCommand, request: &Value) -> Value {
-        let begun = lock(&self.arklet).begin(command, request, &self.options);
+        let begun = self.arklet.lock().begin(command, request, &self.options);
         let key = match begun {
             Ok(key) => key,
             Err(response) => return response,
@@ -161,7 +161,7 @@ impl BaseProcess {
             BaseCommand::InstallBiz => {
                 tokio::time::sleep(self.options.download_time).await;
                 if let Err(response) =
-                    lock(&self.arklet).register(&key, request, &self.options, Timestamp::now())
+                    self.arklet.lock().register(&key, request, &self.options, Timestamp::now())
                 {
                     return response;
                 }
@@ -170,7 +170,7 @@ impl BaseProcess {
             BaseCommand::UninstallBiz => tokio::time::sleep(self.options.uninstall_time).await,
             _ => {}
         }
-        lock(&self.arklet).finish(command, &key, Timestamp::now())
+        self.arklet.lock().finish(command, &key, Timestamp::now())
     }
 
     /// Loads the modules of a baseline, one after the other.
@@ -178,6 +178,6 @@ impl BaseProcess {
         for module in baseline.iter().flatten() {
             self.change(BaseCommand::InstallBiz, module).await;
         }
-        lock(&self.baselines).push(baseline);
+        self.baselines.lock().push(baseline);
     }
 }

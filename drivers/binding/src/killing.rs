@@ -2,8 +2,8 @@
 //! included, and the next daemon binds or unbinds the same VIF.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use staffetta_driver::{Reason, Vif, VifAttachment, VifBindingDriver, VifClass, interface_name};
 
 use crate::changes::LEFT;
@@ -56,7 +56,7 @@ fn kill_after_each_step(
     attachment: &VifAttachment,
     switch: Option<&OpenVSwitch>,
 ) -> usize {
-    let _counted = COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _counted = COUNTED.lock();
     let unplug_unrecorded =
         || binding.unplug_unrecorded(&attachment.owner, &attachment.netns, &attachment.interface);
     let has_netns_only = matches!(attachment.vif.class, VifClass::MacvlanNested { .. });
@@ -113,7 +113,7 @@ fn leave_what_another_container_has(
     (holder, intruder): (&VifAttachment, &VifAttachment),
     switch: Option<&OpenVSwitch>,
 ) {
-    let _counted = COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _counted = COUNTED.lock();
     binding.plug(holder).unwrap();
     let held = || in_pod(holder) + &existing(holder, switch);
     let before = held();
@@ -194,7 +194,7 @@ fn a_daemon_killed_between_any_two_changes_of_open_vswitch_leaves_only_what_the_
 #[test]
 #[ignore = "needs network namespaces and Open vSwitch"]
 fn a_removal_of_a_killed_daemon_that_open_vswitch_has_not_applied_yet_is_awaited() {
-    let _counted = COUNTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let _counted = COUNTED.lock();
     let mut node = Node::new();
     let bridge = format!("stov{}", node.number);
     let switch = OpenVSwitch::start(&bridge);

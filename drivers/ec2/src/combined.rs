@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use staffetta_driver::prefix::PrimaryInterface;
 use staffetta_driver::{DriverError, InstanceId, Reason};
 use tokio::sync::oneshot;
@@ -36,10 +37,10 @@ impl CombinedReads {
         F: Future<Output = Result<InterfacesById, DriverError>>,
     {
         let (sender, receiver) = oneshot::channel();
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((ids.to_vec(), sender));
+        self.waiting.lock().push((ids.to_vec(), sender));
         {
             let _reading = self.reading.lock().await;
-            let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            let waiting = std::mem::take(&mut *self.waiting.lock());
             if !waiting.is_empty() {
                 let all: BTreeSet<_> = waiting.iter().flat_map(|(ids, _)| ids.iter().cloned()).collect();
                 let result = read(all.into_iter().collect()).await.map(Arc::new);
@@ -82,7 +83,7 @@ mod tests {
             tokio::spawn(async move {
                 let id = InstanceId::from(format!("i-{number}"));
                 let read = |ids: Vec<InstanceId>| async move {
-                    requests.lock().unwrap().push(ids.len());
+                    requests.lock().push(ids.len());
                     tokio::time::sleep(Duration::from_secs(1)).await;
                     let refused = || Err(DriverError::new(Reason::Unsupported, "read"));
                     let of =
@@ -98,7 +99,7 @@ mod tests {
         for (number, task) in tasks.into_iter().enumerate() {
             assert_eq!(task.await.unwrap(), number != 7);
         }
-        assert_eq!(*requests.lock().unwrap(), [1, 19]);
+        assert_eq!(*requests.lock(), [1, 19]);
     }
 
     #[tokio::test(start_paused = true)]

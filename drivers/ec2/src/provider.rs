@@ -2,10 +2,11 @@
 //! of 32 bits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use staffetta_driver::prefix::{Assigned, BlockKind, PrefixProvider, PrimaryInterface};
 use staffetta_driver::{DriverError, Fence, InstanceId, InterfaceId, Reason, RequestObserver, SubnetId};
@@ -136,16 +137,16 @@ impl Ec2Prefixes {
     /// to the caches `types` and `subnets`.
     async fn learn(&self, instances: &[InstanceItem]) -> Result<(), DriverError> {
         let wanted: BTreeSet<_> = instances.iter().map(|instance| instance.instance_type.as_str()).collect();
-        let unknown = wanted.into_iter().filter(|name| !lock(&self.types).contains_key(*name)).collect();
+        let unknown = wanted.into_iter().filter(|name| !self.types.lock().contains_key(*name)).collect();
         let page = |response: DescribeInstanceTypes| (response.instance_type_set.items, response.next_token);
         let types = self.list(DESCRIBE_TYPES, "instance-type", unknown, page).await?;
-        lock(&self.types).extend(types.into_iter().map(|found| (found.name.clone(), found)));
+        self.types.lock().extend(types.into_iter().map(|found| (found.name.clone(), found)));
         let interfaces = instances.iter().flat_map(|instance| &instance.network_interface_set.items);
         let wanted: BTreeSet<_> = interfaces.map(|interface| interface.subnet_id.as_str()).collect();
-        let unknown = wanted.into_iter().filter(|id| !lock(&self.subnets).contains_key(*id)).collect();
+        let unknown = wanted.into_iter().filter(|id| !self.subnets.lock().contains_key(*id)).collect();
         let page = |response: DescribeSubnets| (response.subnet_set.items, response.next_token);
         let subnets = self.list(DESCRIBE_SUBNETS, "subnet-id", unknown, page).await?;
-        lock(&self.subnets).extend(subnets.into_iter().map(|found| (found.subnet_id, found.cidr_block)));
+        self.subnets.lock().extend(subnets.into_iter().map(|found| (found.subnet_id, found.cidr_block)));
         Ok(())
     }
 
@@ -176,7 +177,7 @@ impl Ec2Prefixes {
             DriverError::new(Reason::Unsupported, READ)
                 .detail(format!("EC2 does not describe the {what} {id}"))
         };
-        let (types, subnets) = (lock(&self.types), lock(&self.subnets));
+        let (types, subnets) = (self.types.lock(), self.subnets.lock());
         let name = &instance.instance_type;
         let limits = types.get(name).ok_or_else(|| missing("instance type", name))?;
         let subnet = &interface.subnet_id;
@@ -269,11 +270,6 @@ impl PrefixProvider for Ec2Prefixes {
             _ => Err(failure.error),
         }
     }
-}
-
-/// Locks `mutex`. Ignores poisoning: every critical section is a single change.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Limits the rate of requests to EC2, and pauses them when EC2 throttles.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// The longest time for which a request waits for its permit. If the wait would be longer, the request fails with that delay.
@@ -47,7 +47,7 @@ impl RateLimit {
     }
 
     fn bucket(&self) -> MutexGuard<'_, RequestBucket> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

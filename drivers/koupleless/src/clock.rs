@@ -5,8 +5,6 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use staffetta_driver::Fence;
 
-use crate::lock::lock;
-
 /// The default of `send_limit`, the time within which a change of a module is sent or given up.
 pub(crate) const SEND_LIMIT: Duration = Duration::from_secs(5);
 
@@ -22,10 +20,10 @@ pub(crate) fn suspension_fence(
     limit: Duration,
     clock: impl Fn() -> Duration + Send + Sync + 'static,
 ) -> Fence {
-    let polled = std::sync::Mutex::new(clock());
+    let polled = parking_lot::Mutex::new(clock());
     Fence::new(move || {
         let now = clock();
-        let before = std::mem::replace(&mut *lock(&polled), now);
+        let before = std::mem::replace(&mut *polled.lock(), now);
         now.saturating_sub(before) <= limit
     })
 }

@@ -15,9 +15,9 @@
 //! | `operations` | the requests under way, without I/O |
 //! | `wire` | the JSON of Arklet, and its translation into the terms of tunnels |
 
+mod clear_on_drop;
 mod clock;
 mod http;
-mod lock;
 mod module;
 mod mqtt;
 mod operations;

@@ -1,14 +1,13 @@
 //! The requests to bases that wait for an answer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use staffetta_driver::tunnel::{ContainerOperationResponseData, NodeId, SendError, TunnelSender};
 use staffetta_driver::{ContainerKey, DriverError, Reason, RequestRecord};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
-
-use crate::lock::lock;
 
 /// The maximum number of modules of one base that are loaded or unloaded at the same time.
 const CHANGES_PER_BASE: usize = 16;
@@ -108,7 +107,7 @@ impl Operations {
         let subject =
             module.map_or(RequestSubject::State(command), |key| RequestSubject::Module(key.clone()));
         let id = (base.clone(), subject);
-        let mut requests = lock(&self.0);
+        let mut requests = self.0.lock();
         if requests.get(&id).is_some_and(|earlier| earlier.command == command) {
             let what = module.map_or_else(
                 || "the same query".to_owned(),
@@ -132,7 +131,7 @@ impl Operations {
     /// because its answer came too late or twice.
     pub(crate) fn answered(&self, base: &NodeId, command: ArkletCommand, module: &ContainerKey) -> bool {
         let id = (base.clone(), RequestSubject::Module(module.clone()));
-        let mut requests = lock(&self.0);
+        let mut requests = self.0.lock();
         let Some(request) = requests.get_mut(&id).filter(|request| request.command == command) else {
             return false;
         };
@@ -144,12 +143,12 @@ impl Operations {
 
     /// Ends the request in progress that changes a module, without an answer.
     pub(crate) fn forget(&self, base: &NodeId, module: &ContainerKey) {
-        lock(&self.0).remove(&(base.clone(), RequestSubject::Module(module.clone())));
+        self.0.lock().remove(&(base.clone(), RequestSubject::Module(module.clone())));
     }
 
     /// Ends all requests in progress that change modules of a base, without an answer.
     pub(crate) fn stop(&self, base: &NodeId) {
-        let mut requests = lock(&self.0);
+        let mut requests = self.0.lock();
         let changes: Vec<_> = changes_of(base, &requests).cloned().collect();
         for id in changes {
             requests.remove(&id);
@@ -160,7 +159,7 @@ impl Operations {
 impl RequestInProgress {
     /// Stores the request-log entry of the request, which is completed when the request ends.
     pub(crate) fn record(&self, record: RequestRecord) {
-        if let Some(request) = lock(&self.operations.0).get_mut(&self.id) {
+        if let Some(request) = self.operations.0.lock().get_mut(&self.id) {
             request.record = Some(record);
         }
     }
@@ -182,7 +181,7 @@ impl RequestInProgress {
 
     /// Ends the request. Returns `false` if it has ended before.
     fn end(&self) -> bool {
-        let mut requests = lock(&self.operations.0);
+        let mut requests = self.operations.0.lock();
         // One that has ended may have a successor.
         !self.ended.is_cancelled() && requests.remove(&self.id).is_some()
     }
@@ -268,7 +267,7 @@ mod tests {
         assert!(!operations.answered(&base, UninstallBiz, &cart));
         assert!(!operations.answered(&other, InstallBiz, &cart));
         assert!(operations.answered(&base, InstallBiz, &cart));
-        assert!(!operations.answered(&base, InstallBiz, &cart) && lock(&operations.0).is_empty());
+        assert!(!operations.answered(&base, InstallBiz, &cart) && operations.0.lock().is_empty());
         let again = operations.begin(&base, InstallBiz, Some(&cart)).unwrap();
         assert!(!load.end(), "it was answered");
         drop(load);
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!((ended.ended.is_cancelled(), going_on.ended.is_cancelled()), (true, false));
         assert!(!operations.answered(&base, InstallBiz, &cart), "its answer does not count");
         assert!(query.end() && operations.answered(&other, InstallBiz, &cart));
-        assert!(going_on.ended.is_cancelled() && lock(&operations.0).is_empty());
+        assert!(going_on.ended.is_cancelled() && operations.0.lock().is_empty());
     }
 
     #[test]

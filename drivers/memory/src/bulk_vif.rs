@@ -1,14 +1,14 @@
 //! The driver `memory` of bulk VIF creation.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::{Faults, MemoryNetwork, MemoryPort};
 use crate::driver::{Calls, driver_calls};
-use crate::lock::lock;
 use staffetta_driver::{
     BulkVifDriver, BulkVifRequest, BulkVifResult, ClusterId, DriverError, Owned, Owner, PooledVif,
     PooledVifList, SecurityGroupId, Vif, VifId, VifPoolKey, VifRequest,
@@ -73,7 +73,7 @@ impl MemoryBulkVifDriver {
     }
 
     fn incomplete(&self) -> MutexGuard<'_, BTreeSet<VifId>> {
-        lock(&self.incomplete)
+        self.incomplete.lock()
     }
 
     /// Returns the faults that are planned for later calls of this driver. [`Faults::inject`] adds others.

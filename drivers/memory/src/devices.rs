@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::addresses::AddressPool;
 use super::driver::Calls;
 use super::faults::Faults;
-use crate::lock::lock;
 use staffetta_driver::{ClusterId, Owner, Uid};
 
 /// The default time that a device needs to install an image.
@@ -33,7 +33,7 @@ impl MemoryDevices {
 
     /// Returns the device at `address`, which is created at the first call.
     pub fn device(&self, address: &str) -> Arc<MemoryDevice> {
-        let mut devices = lock(&self.devices);
+        let mut devices = self.devices.lock();
         let device =
             devices.entry(address.to_owned()).or_insert_with(|| Arc::new(MemoryDevice::new(self.install)));
         Arc::clone(device)
@@ -170,6 +170,6 @@ impl MemoryDevice {
 
     /// Locks the state of the device.
     pub(super) fn state(&self) -> MutexGuard<'_, DeviceState> {
-        lock(&self.state)
+        self.state.lock()
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::lock::lock;
 use crate::{Faults, MemoryNetwork, MemoryServices};
+use parking_lot::Mutex;
 use staffetta_driver::{ClusterId, DriverError};
 
 /// The maximum number of logged calls, which limits the memory that a long run needs.
@@ -108,7 +108,7 @@ impl<M: for<'a> From<&'a C> + Copy + Eq + Hash, C: Clone> Calls<M, C> {
 impl<M, C: Clone> Calls<M, C> {
     /// Appends a call to the log, which drops its oldest call if it is full.
     pub(crate) fn record(&self, call: C) {
-        let mut log = lock(&self.log);
+        let mut log = self.log.lock();
         if log.len() == MAX_CALLS {
             log.pop_front();
         }
@@ -117,6 +117,6 @@ impl<M, C: Clone> Calls<M, C> {
 
     /// Returns the logged calls, oldest first.
     pub(crate) fn log(&self) -> Vec<C> {
-        lock(&self.log).iter().cloned().collect()
+        self.log.lock().iter().cloned().collect()
     }
 }

@@ -3,13 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::hash::Hash;
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::lock::lock;
 use staffetta_driver::DriverError;
 use staffetta_driver::milliseconds;
 
@@ -47,18 +46,18 @@ impl<M> Default for Faults<M> {
 impl<M: Copy + Eq + Hash> Faults<M> {
     /// Plans `fault` for the next `times` calls of `method` that have no planned fault yet.
     pub fn inject(&self, method: M, times: usize, fault: Fault) {
-        let mut planned = lock(&self.0);
+        let mut planned = self.0.lock();
         planned.entry(method).or_default().extend(std::iter::repeat_n(fault, times));
     }
 
     /// Cancels the planned faults that have not happened yet.
     pub fn clear(&self) {
-        lock(&self.0).clear();
+        self.0.lock().clear();
     }
 
     /// Returns the number of planned faults that have not happened yet.
     pub fn planned(&self) -> usize {
-        lock(&self.0).values().map(VecDeque::len).sum()
+        self.0.lock().values().map(VecDeque::len).sum()
     }
 
     /// Executes `work` as a call of `method`, with the next fault that is planned for it, if there is one.
@@ -93,7 +92,7 @@ impl<M: Copy + Eq + Hash> Faults<M> {
 
     /// Removes and returns the next fault that is planned for a method; `None` if there is none.
     fn next(&self, method: M) -> Option<Fault> {
-        lock(&self.0).get_mut(&method)?.pop_front()
+        self.0.lock().get_mut(&method)?.pop_front()
     }
 }
 

@@ -20,7 +20,6 @@ pub mod http;
 mod ids;
 mod load_balancer;
 mod load_balancers;
-mod lock;
 mod mark;
 mod namespace_network;
 mod namespaces;

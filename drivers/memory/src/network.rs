@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::addresses::AddressPool;
 use super::ids::IdSequence;
 use super::security_groups::SecurityGroups;
 use super::{MemoryNamespaceNetwork, MemoryOptions, MemoryPort};
-use crate::lock::lock;
 use staffetta_driver::{
     Activation, ClusterId, DriverError, MacAddress, Network, NetworkId, Owner, PortProfile, Reason,
     SecurityGroup, SecurityGroupId, SecurityRuleId, Subnet, SubnetId, Vif, VifClass, VifId, VifRequest,
@@ -140,7 +139,7 @@ impl MemoryNetwork {
 
     /// Locks the networks of namespaces.
     pub(super) fn namespaces(&self) -> MutexGuard<'_, BTreeMap<NetworkId, MemoryNamespaceNetwork>> {
-        lock(&self.namespaces)
+        self.namespaces.lock()
     }
 
     /// Limits the number of security groups, and the total number of their rules, or removes a limit (`None`).
@@ -258,11 +257,11 @@ impl MemoryNetwork {
 
     /// Locks the security groups.
     pub(super) fn groups(&self) -> MutexGuard<'_, SecurityGroups> {
-        lock(&self.groups)
+        self.groups.lock()
     }
 
     fn state(&self) -> MutexGuard<'_, NetworkState> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

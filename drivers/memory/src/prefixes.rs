@@ -1,15 +1,14 @@
 //! A simulated cloud that assigns prefixes and single addresses to the network interfaces of machines, as EC2 does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::prefix::{Assigned, BlockKind, PREFIX_LENGTH, PrefixProvider, PrimaryInterface};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, SubnetId};
 
 use crate::faults::Faults;
-use crate::lock::lock;
 use crate::options::MemoryOptions;
 
 /// The number of addresses that EC2 reserves at the start of a subnet; one more is reserved at its end (VPC User Guide, "Subnet CIDR
@@ -170,7 +169,7 @@ impl MemoryPrefixes {
     }
 
     fn cloud(&self) -> MutexGuard<'_, PrefixCloud> {
-        lock(&self.cloud)
+        self.cloud.lock()
     }
 }
 

@@ -1,14 +1,13 @@
 //! The simulated load balancers and public addresses.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::MemoryOptions;
 use super::load_balancers::LoadBalancers;
 use super::mark::Mark;
 use super::public_ips::PublicIps;
-use crate::lock::lock;
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::{
     ClusterId, LoadBalancer, LoadBalancerId, Owned, Owner, Protocol, PublicIp, PublicIpId,
 };
@@ -147,7 +146,7 @@ impl MemoryServices {
 
     /// Locks the load balancers and public addresses.
     pub(super) fn state(&self) -> MutexGuard<'_, ServicesState> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

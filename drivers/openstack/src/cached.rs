@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::error::Result;
-use crate::lock::lock;
 
 /// Caches values by key, each for the same fixed time. Of simultaneous calls for the same key, one makes a request and the others wait for
 /// its value or its error. If that call is cancelled, the next waiting call makes a request.
@@ -49,7 +49,7 @@ impl<K: Clone + Eq + Hash, T: Clone> Cached<K, T> {
     /// Returns the slot that caches the result for `key`. If there is none, slots without a valid value are removed first (except those
     /// that a call is using), and a new one is added.
     fn slot(&self, key: &K) -> CacheSlot<T> {
-        let (mut slots, now) = (lock(&self.slots), Instant::now());
+        let (mut slots, now) = (self.slots.lock(), Instant::now());
         if !slots.contains_key(key) {
             let is_valid = |slot: &CacheSlot<T>| {
                 slot.try_lock().is_ok_and(|slot| slot.as_ref().is_some_and(|(_, until)| now < *until))
@@ -106,11 +106,11 @@ mod tests {
         }
         tokio::time::advance(Duration::from_secs(30)).await;
         ask(100).await;
-        assert_eq!(lock(&cached.slots).len(), 101);
+        assert_eq!(cached.slots.lock().len(), 101);
         tokio::time::advance(Duration::from_secs(30)).await;
         let refused = || async { Err(OpenStackError::unavailable("look", "no")) };
         cached.get(&101, refused).await.unwrap_err();
         ask(102).await;
-        assert_eq!(lock(&cached.slots).len(), 2);
+        assert_eq!(cached.slots.lock().len(), 2);
     }
 }

@@ -26,7 +26,6 @@ mod error;
 mod floating_ip;
 mod http;
 mod identity;
-mod lock;
 mod mark;
 mod namespace_network;
 mod neutron;

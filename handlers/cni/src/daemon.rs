@@ -4,10 +4,11 @@ mod bind;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use serde_json::Value;
 use staffetta_cni::error::{CniError, Code};
 use staffetta_cni::message::{CniRequest, ValidAttachments};
@@ -106,7 +107,7 @@ impl CniDaemon {
     /// Sets the reason why the node's own port does not work, or `None` if it does. Until it does, the CNI command `STATUS` fails.
     /// Logs each change.
     pub fn set_node_port_error(&self, error: Option<String>) {
-        let mut known = self.node_port_error.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.node_port_error.lock();
         match &error {
             Some(error) if known.is_none() => {
                 warn!(error, "the port of the node does not work; the node does not reach its pods");
@@ -277,7 +278,7 @@ impl CniDaemon {
         if !self.is_ready() {
             return Err(CniError::new(Code::Unavailable, "the daemon has not read the pods of the node yet"));
         }
-        match &*self.node_port_error.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.node_port_error.lock() {
             Some(error) => {
                 Err(CniError::new(Code::Unavailable, "the port of the node does not work").details(error))
             }

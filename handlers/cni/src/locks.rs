@@ -1,8 +1,9 @@
 //! Locks by name, one for each pod that a command works on.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// Locks by name. A lock exists only while somebody holds it or waits for it.
@@ -13,7 +14,7 @@ impl Locks {
     /// Waits for the lock `name`. Those who wait get it in the order of their calls.
     pub(crate) async fn lock(&self, name: &str) -> OwnedMutexGuard<()> {
         let lock = {
-            let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut locks = self.0.lock();
             locks.retain(|_, lock| lock.strong_count() > 0);
             let lock = locks.get(name).and_then(Weak::upgrade).unwrap_or_default();
             locks.insert(name.to_owned(), Arc::downgrade(&lock));
@@ -38,7 +39,7 @@ mod tests {
         drop(waiting.await);
         drop(other);
         drop(locks.lock("c").await);
-        assert_eq!(locks.0.lock().unwrap().len(), 1);
+        assert_eq!(locks.0.lock().len(), 1);
     }
 
     async fn futures_poll<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {

@@ -7,8 +7,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use staffetta_cni::conflist::install;
 use staffetta_driver::{Vif, VifAttachment, VifClass};
@@ -192,6 +192,6 @@ impl Records {
     }
 
     fn records(&self) -> MutexGuard<'_, HashMap<String, Record>> {
-        self.by_uid.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_uid.lock()
     }
 }

@@ -56,9 +56,9 @@ pub(crate) fn observe_policies<H: Send + Sync + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use k8s_openapi::api::core::v1::Pod;
+    use parking_lot::Mutex;
     use staffetta_driver::Uid;
     use staffetta_handler::testing::Feed;
     use staffetta_handler::{Identity, ResourceEventHandler, Tombstone};
@@ -71,11 +71,11 @@ mod tests {
     impl NamespaceObserver for NamespaceLog {
         fn present(&self, namespace: &Namespace) {
             let name = namespace.metadata.name.clone().unwrap();
-            self.0.lock().unwrap().push(format!("{name} present"));
+            self.0.lock().push(format!("{name} present"));
         }
 
         fn gone(&self, name: &str, uid: &Uid) {
-            self.0.lock().unwrap().push(format!("{name} ({uid}) gone"));
+            self.0.lock().push(format!("{name} ({uid}) gone"));
         }
     }
 
@@ -100,6 +100,6 @@ mod tests {
         let missed = Event::<Namespace>::Deleted(Tombstone::Missed(Arc::new(identity)));
         feed.event(missed).await.unwrap();
         let expected = ["shop present", "shop present", "shop (u1) gone", "blog (u2) gone"];
-        assert_eq!(*log.0.lock().unwrap(), expected);
+        assert_eq!(*log.0.lock(), expected);
     }
 }

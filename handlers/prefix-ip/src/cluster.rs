@@ -1,11 +1,12 @@
 //! The nodes, pods and options of the cluster, as their watches show them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::ResourceExt;
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::{InstanceId, PodLifecycle, Uid};
 use staffetta_handler::{Event, Index, ObjectRef};
 use tokio::sync::Notify;
@@ -100,7 +101,7 @@ impl WatchedCluster {
     }
 
     fn state(&self) -> MutexGuard<'_, WatchedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -6,9 +6,9 @@ mod reads;
 mod recovery;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::prefix::BlockKind;
 use staffetta_driver::{InstanceId, RequestLog, SubnetId, Uid};
 use staffetta_pool::Wait;
@@ -232,7 +232,7 @@ impl NodeTable {
     }
 
     fn state(&self) -> MutexGuard<'_, TableState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The pods that wait for an address of their node.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::Uid;
 
 /// The pods that wait for an address of their node, in their newest state. Each is handled again when the node's pool may have one
@@ -64,6 +65,6 @@ impl WaitingPods {
     }
 
     fn pods(&self) -> MutexGuard<'_, HashMap<Uid, WaitingPod>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

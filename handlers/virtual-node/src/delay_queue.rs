@@ -1,14 +1,13 @@
 //! A queue of pods that are to be reconciled after a delay.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use staffetta_driver::Uid;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::lock::lock;
 use crate::triggers::PodDue;
 
 /// Pods that are to be reconciled later, each once, at the earliest requested time.
@@ -32,7 +31,7 @@ impl DelayQueue {
     /// Schedules a reconciliation of the pod after `delay`, unless an earlier one is scheduled.
     pub(crate) fn wake(&self, pod: PodDue, delay: Duration) {
         let (uid, at) = (pod.owner().uid, Instant::now() + delay);
-        let mut times = lock(&self.times);
+        let mut times = self.times.lock();
         if times.due.get(&uid).is_some_and(|sooner| *sooner <= at) {
             return;
         }
@@ -46,7 +45,7 @@ impl DelayQueue {
 
     /// Cancels the scheduled reconciliation of a pod.
     pub(crate) fn forget(&self, uid: &Uid) {
-        let mut times = lock(&self.times);
+        let mut times = self.times.lock();
         if let Some(at) = times.due.remove(uid) {
             times.order.remove(&(at, uid.clone()));
         }
@@ -55,10 +54,10 @@ impl DelayQueue {
     /// Waits until a pod is due, then removes the pod from the queue and returns it.
     pub(crate) async fn next(&self) -> PodDue {
         loop {
-            let first = lock(&self.times).order.first_key_value().map(|((at, _), _)| *at);
+            let first = self.times.lock().order.first_key_value().map(|((at, _), _)| *at);
             match first {
                 Some(at) if at <= Instant::now() => {
-                    let mut times = lock(&self.times);
+                    let mut times = self.times.lock();
                     if let Some(((_, uid), pod)) = times.order.pop_first() {
                         times.due.remove(&uid);
                         return pod;

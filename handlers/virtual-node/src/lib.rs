@@ -32,7 +32,6 @@ mod error;
 mod handler;
 mod inventory;
 mod kubelet;
-mod lock;
 mod machine;
 mod metrics;
 mod node;

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use staffetta_driver::app_hosting::{HostedPod, HostedPods};
 use staffetta_driver::{Owner, Uid};
 use tokio::sync::Notify;
@@ -12,7 +13,6 @@ use tokio::time::Instant;
 
 use crate::back_end::NodeBackEnd;
 use crate::inventory::Inventory;
-use crate::lock::lock;
 use crate::node::{MachineView, NodeHealth, NodeObject, NodeSpec};
 use crate::pod::ClusterIndex;
 use crate::policy::Policy;
@@ -73,40 +73,40 @@ impl Machine {
 
     /// Returns a copy of the current state of the node and its machine.
     pub(crate) fn view(&self) -> MachineView {
-        lock(&self.state).view.clone()
+        self.state.lock().view.clone()
     }
 
     /// Returns the open connection to the machine; `None` while there is none.
     pub(crate) fn back_end(&self) -> Option<Arc<dyn NodeBackEnd>> {
-        lock(&self.state).back_end.clone()
+        self.state.lock().back_end.clone()
     }
 
     /// Returns the workload of the pod with this UID; `None` if neither of the last two successful reads of the machine contained it.
     pub(crate) fn workload(&self, uid: &Uid) -> Option<Arc<HostedPod>> {
-        lock(&self.state).inventory.get(uid).map(Arc::clone)
+        self.state.lock().inventory.get(uid).map(Arc::clone)
     }
 
     /// Returns all workloads on the machine that carry the ownership mark of this cluster.
     pub(crate) fn marked_workloads(&self) -> Vec<Arc<HostedPod>> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.inventory.workloads().filter(|workload| workload.marked).cloned().collect()
     }
 
     /// Returns `true` if the workload of the pod with this UID carries the ownership mark of this cluster and has had
     /// no pod for the grace period (`Policy::orphan_grace`).
     pub(crate) fn has_orphan(&self, uid: &Uid) -> bool {
-        lock(&self.state).inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
+        self.state.lock().inventory.has_orphan(uid, Instant::now(), self.policy.orphan_grace)
     }
 
     /// Records the pods whose status the back end knew at a read of the workloads.
     pub(crate) fn set_expected(&self, pods: &[Arc<Pod>]) {
         let uids = pods.iter().map(|pod| Owner::of(&pod.metadata).uid).collect();
-        lock(&self.state).expected = uids;
+        self.state.lock().expected = uids;
     }
 
     /// Returns `true` if the back end knew the status of the pod with this UID at the last read of the workloads.
     pub(crate) fn is_expected(&self, uid: &Uid) -> bool {
-        lock(&self.state).expected.contains(uid)
+        self.state.lock().expected.contains(uid)
     }
 
     /// Makes the reader task read the machine at once, unless it waits after a failed read.
@@ -117,7 +117,7 @@ impl Machine {
     /// Records the address and port at which the API server reaches the node's kubelet API (`None` if they are not
     /// known), and triggers a reconciliation of the node.
     pub(crate) fn set_kubelet_endpoint(&self, endpoint: Option<SocketAddr>) {
-        lock(&self.state).view.kubelet = endpoint;
+        self.state.lock().view.kubelet = endpoint;
         self.notifier.node_due(&self.name);
     }
 
@@ -125,7 +125,7 @@ impl Machine {
     /// its pods is triggered.
     pub(crate) fn set_object(&self, object: NodeObject) {
         let ours = object == NodeObject::Ours;
-        let before = std::mem::replace(&mut lock(&self.state).view.object, object);
+        let before = std::mem::replace(&mut self.state.lock().view.object, object);
         if ours && before != NodeObject::Ours {
             self.pods_due();
         }
@@ -133,13 +133,13 @@ impl Machine {
 
     /// Records that the node is being removed from the cluster, which stops all work for its pods.
     pub(crate) fn retire(&self) {
-        Arc::make_mut(&mut lock(&self.state).view.spec).retired = true;
+        Arc::make_mut(&mut self.state.lock().view.spec).retired = true;
     }
 
     /// Stores an opened connection and returns `true`. Returns `false`, and stores nothing, if `session` is not the
     /// current one: the connection parameters changed meanwhile.
     pub(crate) fn set_connection(&self, session: u64, back_end: &Arc<dyn NodeBackEnd>) -> bool {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let current = state.view.spec.session == session;
         if current {
             state.back_end = Some(Arc::clone(back_end));
@@ -149,12 +149,12 @@ impl Machine {
 
     /// Drops the connection to the machine. The next read opens a new one.
     pub(crate) fn drop_connection(&self) {
-        lock(&self.state).back_end = None;
+        self.state.lock().back_end = None;
     }
 
     /// Replaces the specification of the node, whose machine stays the same. A new `session` drops the connection.
     pub(crate) fn update_spec(&self, spec: NodeSpec) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if *state.view.spec == spec {
             return;
         }
@@ -170,7 +170,7 @@ impl Machine {
 
     /// Records a successful read. Returns `true` if that read ends an outage.
     pub(crate) fn read_succeeded(&self) -> bool {
-        let transition = lock(&self.state).view.reach.succeeded();
+        let transition = self.state.lock().view.reach.succeeded();
         self.notify(transition);
         transition == Transition::Up
     }
@@ -179,7 +179,7 @@ impl Machine {
     /// reached. `lists` is `true` if the report lists the workloads on the machine.
     pub(crate) fn report_arrived(&self, lists: bool) {
         let transition = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.reports.arrived(lists);
             let transition = state.view.reach.succeeded();
             state.reached |= transition == Transition::Up;
@@ -193,12 +193,12 @@ impl Machine {
 
     /// Returns `true` in the first call after a report has ended an outage.
     pub(crate) fn take_reached(&self) -> bool {
-        std::mem::take(&mut lock(&self.state).reached)
+        std::mem::take(&mut self.state.lock().reached)
     }
 
     /// Returns the result of `of`, which reads or changes the times of the reports and heartbeats of the machine.
     pub(crate) fn reports<T>(&self, of: impl FnOnce(&mut Reports, &Policy) -> T) -> T {
-        of(&mut lock(&self.state).reports, &self.policy)
+        of(&mut self.state.lock().reports, &self.policy)
     }
 
     /// Returns the verdict on the machine by the time since its last report or heartbeat: heard from, unreachable or gone.
@@ -210,7 +210,7 @@ impl Machine {
     /// that, or was unreachable for another reason before.
     pub(crate) fn fell_silent(&self) -> bool {
         let transition = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let message = state.reports.outage_message();
             state.view.reach.fell_silent(message)
         };
@@ -222,7 +222,7 @@ impl Machine {
     /// another reason before. `refused` is `true` if a retry would fail in the same way.
     pub(crate) fn read_failed(&self, reason: &'static str, message: String, refused: bool) -> bool {
         let transition = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             let answered = state.back_end.as_ref().and_then(|back_end| back_end.last_answer());
             let answered = answered.or_else(|| state.reports.last());
             state.view.reach.failed(reason, message, refused, answered, &self.policy)
@@ -249,7 +249,7 @@ impl Machine {
 
     /// Records the health that a read returned or the machine reported. A change triggers a reconciliation of the node.
     pub(crate) fn reported_health(&self, health: NodeHealth) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.view.health.as_deref() != Some(&health) {
             state.view.health = Some(Arc::new(health));
             drop(state);
@@ -260,14 +260,14 @@ impl Machine {
     /// Returns `true` if the health can be read less often: it is known, heartbeats show that the machine runs, and the workloads have
     /// not changed since the machine was last asked for its health.
     pub(crate) fn has_current_health(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let beats = state.reports.heartbeat_until(&self.policy).is_some_and(|until| until > Instant::now());
         beats && state.view.health.is_some() && !state.health_outdated
     }
 
     /// Records that the machine is about to be asked for its health.
     pub(crate) fn asking_health(&self) {
-        lock(&self.state).health_outdated = false;
+        self.state.lock().health_outdated = false;
     }
 
     /// Records the workloads on the machine. Triggers a reconciliation of the pod of each workload that is new, changed or gone, and of
@@ -275,7 +275,7 @@ impl Machine {
     pub(crate) fn reported_inventory(&self, workloads: &HostedPods) {
         let has_owner = |uid: &Uid| self.pods.knows(uid.as_str());
         let (now, grace) = (Instant::now(), self.policy.orphan_grace);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let due = state.inventory.record_read(workloads, has_owner, now, grace);
         state.health_outdated |= !due.is_empty();
         drop(state);

@@ -1,10 +1,11 @@
 //! The metrics of virtual nodes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
 
 use crate::counters::{Counts, STATES};
-use crate::lock::lock;
 use crate::machine::Machine;
 use crate::node_store::NodeStore;
 use crate::reach::Reachability;
@@ -65,25 +66,25 @@ impl VirtualNodeMetricsRegistry {
     /// Returns the counters of the handler with this name. A handler that is created again under the same name
     /// continues the counters.
     pub(crate) fn counts(&self, handler: &'static str) -> Arc<Counts> {
-        Arc::clone(&lock(&self.0).entry(handler).or_default().counts)
+        Arc::clone(&self.0.lock().entry(handler).or_default().counts)
     }
 
     /// Publishes the metrics of `nodes` for the handler with this name. They replace those of the handler's previous instance.
     pub(crate) fn show(&self, handler: &'static str, nodes: &Arc<NodeStore>) {
-        lock(&self.0).entry(handler).or_default().nodes = Arc::downgrade(nodes);
+        self.0.lock().entry(handler).or_default().nodes = Arc::downgrade(nodes);
     }
 
     /// Returns the name of each node of the handler with this name, and the state of the node's machine; empty while the handler does
     /// not run.
     pub fn machines(&self, handler: &'static str) -> Vec<(String, MachineState)> {
-        let nodes = lock(&self.0).get(handler).and_then(|shown| shown.nodes.upgrade());
+        let nodes = self.0.lock().get(handler).and_then(|shown| shown.nodes.upgrade());
         let machines = nodes.iter().flat_map(|nodes| nodes.all());
         machines.map(|machine| (machine.name.to_string(), MachineState::of(&machine))).collect()
     }
 
     /// Returns the current metrics of each handler, with its name.
     pub fn values(&self) -> Vec<(&'static str, VirtualNodeMetrics)> {
-        lock(&self.0).iter().map(|(handler, shown)| (*handler, shown.values())).collect()
+        self.0.lock().iter().map(|(handler, shown)| (*handler, shown.values())).collect()
     }
 }
 

@@ -1,12 +1,12 @@
 //! The virtual nodes that exist, and the data that their machines publish.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use staffetta_driver::app_hosting::HostedPods;
 use tokio::sync::Notify;
 
-use crate::lock::lock;
 use crate::machine::Machine;
 use crate::node::{NodeHealth, NodeSpec};
 use crate::pod::ClusterIndex;
@@ -52,7 +52,7 @@ impl NodeStore {
     /// machine: the connection and the data of the former machine are dropped.
     pub fn add_or_update(&self, spec: NodeSpec) {
         let name = spec.name.clone();
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         nodes.departed.remove(&name);
         let known = nodes.machines.get(&name).filter(|machine| machine.view().spec.address == spec.address);
         if let Some(machine) = known.cloned() {
@@ -71,7 +71,7 @@ impl NodeStore {
 
     /// Removes a node. The handler deletes its Node object, whereupon the cluster deletes its pods.
     pub fn remove(&self, name: &str) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         if nodes.machines.remove(name).is_some() {
             nodes.departed.insert(name.to_owned());
             drop(nodes);
@@ -82,7 +82,7 @@ impl NodeStore {
 
     /// Records that a node without a machine, whose specification this process could never read, was removed. Its Node object is deleted.
     pub(crate) fn depart(&self, name: &str) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         if !nodes.machines.contains_key(name) {
             nodes.departed.insert(name.to_owned());
             drop(nodes);
@@ -92,7 +92,7 @@ impl NodeStore {
 
     /// Ends all work of this process for a node, because another process acts for that node now. The Node object stays.
     pub fn release(&self, name: &str) {
-        let mut nodes = lock(&self.nodes);
+        let mut nodes = self.nodes.lock();
         if nodes.machines.remove(name).is_some() {
             drop(nodes);
             self.turnover.notify_one();
@@ -101,15 +101,15 @@ impl NodeStore {
 
     /// Returns `true` if the node was added, and neither removed nor released since.
     pub(crate) fn contains(&self, name: &str) -> bool {
-        lock(&self.nodes).machines.contains_key(name)
+        self.nodes.lock().machines.contains_key(name)
     }
 
     /// Replaces the set of nodes that exist but have no readable specification. The Node objects and pods of these
     /// nodes stay as they are. A node that is not in `names` any more is treated as usual again.
     pub fn set_unreadable(&self, names: Vec<String>) {
         let names = names.into_iter().collect();
-        let before = std::mem::replace(&mut lock(&self.nodes).unreadable, names);
-        if before != lock(&self.nodes).unreadable {
+        let before = std::mem::replace(&mut self.nodes.lock().unreadable, names);
+        if before != self.nodes.lock().unreadable {
             self.turnover.notify_one();
         }
     }
@@ -117,7 +117,7 @@ impl NodeStore {
     /// Declares that all nodes that exist at the start were added. Before this call, the Node object of a node that was not added is
     /// deleted only if the node was removed.
     pub fn complete(&self) {
-        lock(&self.nodes).complete = true;
+        self.nodes.lock().complete = true;
         self.turnover.notify_one();
     }
 
@@ -157,33 +157,33 @@ impl NodeStore {
 
     /// Returns the node with this name, with the state of its machine; `None` if it was not added, or was removed or released since.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Machine>> {
-        lock(&self.nodes).machines.get(name).cloned()
+        self.nodes.lock().machines.get(name).cloned()
     }
 
     /// Returns all nodes, with the state of their machines.
     pub(crate) fn all(&self) -> Vec<Arc<Machine>> {
-        lock(&self.nodes).machines.values().cloned().collect()
+        self.nodes.lock().machines.values().cloned().collect()
     }
 
     /// Returns `true` if all nodes that existed at the start were added.
     pub(crate) fn is_complete(&self) -> bool {
-        lock(&self.nodes).complete
+        self.nodes.lock().complete
     }
 
     /// Returns `true` if the node was removed while this process ran and its Node object is not deleted yet. The object
     /// is deleted without a grace period.
     pub(crate) fn has_departed(&self, name: &str) -> bool {
-        lock(&self.nodes).departed.contains(name)
+        self.nodes.lock().departed.contains(name)
     }
 
     /// Returns `true` if the node exists but has no readable specification.
     pub(crate) fn is_unreadable(&self, name: &str) -> bool {
-        lock(&self.nodes).unreadable.contains(name)
+        self.nodes.lock().unreadable.contains(name)
     }
 
     /// Forgets that a node was removed, once its Node object is deleted.
     pub(crate) fn forget(&self, name: &str) {
-        lock(&self.nodes).departed.remove(name);
+        self.nodes.lock().departed.remove(name);
     }
 
     /// Waits until all nodes that exist at the start were added.

@@ -1,12 +1,11 @@
 //! Triggers: requests to reconcile a node or a pod that do not come from a Kubernetes watch.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
 use staffetta_driver::Owner;
 use staffetta_handler::{Identity, Trigger, TriggerSender};
-
-use crate::lock::lock;
 
 /// Returns the identity of a node for triggers and Events. Its UID is the name, because `kubectl describe node`
 /// searches Events by this UID.
@@ -80,12 +79,12 @@ pub(crate) struct Notifier(Mutex<Option<TriggerSender>>);
 impl Notifier {
     /// Connects this notifier: from now on it sends its triggers (requests to reconcile a node or pod) to `sender`.
     pub(crate) fn connect(&self, sender: &TriggerSender) {
-        *lock(&self.0) = Some(sender.clone());
+        *self.0.lock() = Some(sender.clone());
     }
 
     /// Triggers a reconciliation of a node.
     pub(crate) fn node_due(&self, name: &str) {
-        let sender = lock(&self.0).clone();
+        let sender = self.0.lock().clone();
         if let Some(sender) = sender {
             sender.send(NodeDue::new(name));
         }
@@ -93,7 +92,7 @@ impl Notifier {
 
     /// Triggers a reconciliation of each pod in `owners`, which is on the node or has a workload on its machine.
     pub(crate) fn pods_due(&self, owners: &[Owner], node: &Arc<str>) {
-        let sender = lock(&self.0).clone();
+        let sender = self.0.lock().clone();
         let Some(sender) = sender else { return };
         for owner in owners {
             sender.send(PodDue::new(owner, node));

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -10,11 +10,10 @@ use http::{HeaderValue, Request, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use kube::config::AuthInfo;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::service_fn;
 use tracing::{info, warn};
-
-use crate::base::lock::lock;
 
 /// The time after which the file is read again. The kubelet replaces a token when a fifth of its lifetime is left. For the shortest
 /// lifetime that the API server grants, that is two minutes.
@@ -51,7 +50,7 @@ impl TokenFile {
     /// Returns the value of the header `Authorization`. Reads the file again first if the last attempt to read it was [`MAX_AGE`] ago or
     /// earlier, or if the last token is that in `rejected`, which the server rejected. If the file cannot be read, the last token is kept.
     fn header(&self, rejected: Option<&HeaderValue>) -> HeaderValue {
-        let mut last = lock(&self.last);
+        let mut last = self.last.lock();
         if last.at.elapsed() >= MAX_AGE || rejected == Some(&last.header) {
             match read(&self.path) {
                 Ok(header) => last.header = header,
@@ -127,14 +126,14 @@ mod tests {
         let (takes, came) = (Arc::new(Mutex::new("one")), Arc::<Mutex<Vec<_>>>::default());
         let (token, noted) = (Arc::clone(&takes), Arc::clone(&came));
         let inner = service_fn(move |request: Request<Body>| {
-            let (token, noted) = (*token.lock().unwrap(), Arc::clone(&noted));
+            let (token, noted) = (*token.lock(), Arc::clone(&noted));
             async move {
                 let header = request.headers()[AUTHORIZATION].clone();
                 assert!(header.is_sensitive());
                 let header = header.to_str().unwrap().to_owned();
                 let code = if header == format!("Bearer {token}") { 200 } else { 401 };
                 let body = request.into_body().collect_bytes().await?;
-                noted.lock().unwrap().push((header, String::from_utf8(body.to_vec()).unwrap()));
+                noted.lock().push((header, String::from_utf8(body.to_vec()).unwrap()));
                 Ok::<_, kube::Error>(Response::builder().status(code).body(Body::empty()).unwrap())
             }
         });
@@ -148,7 +147,7 @@ mod tests {
         async fn ask(&self, body: &'static str) -> (u16, Vec<String>) {
             let request = Request::patch("/").body(Body::from(body.as_bytes().to_vec())).unwrap();
             let code = self.client.send(request).await.unwrap().status().as_u16();
-            let came = std::mem::take(&mut *self.came.lock().unwrap());
+            let came = std::mem::take(&mut *self.came.lock());
             assert!(came.iter().all(|(_, came)| came == body), "{came:?}");
             (code, came.into_iter().map(|(header, _)| header.replace("Bearer ", "")).collect())
         }
@@ -163,7 +162,7 @@ mod tests {
         let server = server();
         assert_eq!(server.ask("a").await, (200, tokens(&["one"])));
         std::fs::write(&server.file, "two").unwrap();
-        *server.takes.lock().unwrap() = "two";
+        *server.takes.lock() = "two";
         tokio::time::advance(MAX_AGE).await;
         assert_eq!(server.ask("b").await, (200, tokens(&["two"])));
     }
@@ -172,7 +171,7 @@ mod tests {
     async fn a_request_whose_token_is_rejected_is_repeated_with_the_new_token() {
         let server = server();
         std::fs::write(&server.file, "two").unwrap();
-        *server.takes.lock().unwrap() = "two";
+        *server.takes.lock() = "two";
         assert_eq!(server.ask("a").await, (200, tokens(&["one", "two"])));
         assert_eq!(server.ask("b").await, (200, tokens(&["two"])));
     }
@@ -180,7 +179,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_is_not_repeated_with_the_rejected_token() {
         let server = server();
-        *server.takes.lock().unwrap() = "two";
+        *server.takes.lock() = "two";
         assert_eq!(server.ask("a").await, (401, tokens(&["one"])));
         std::fs::write(&server.file, "three").unwrap();
         assert_eq!(server.ask("b").await, (401, tokens(&["one", "three"])), "once, and no more");

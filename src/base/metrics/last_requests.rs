@@ -1,8 +1,8 @@
 //! The last request to each external service, by which `/readyz?verbose` shows whether the service still answers.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use staffetta_driver::RequestOutcome;
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ impl LastRequests {
     /// Records a request to `service` that has ended now.
     pub(super) fn record(&self, service: &'static str, outcome: RequestOutcome) {
         let ended = Instant::now();
-        let mut requests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.0.lock();
         let before = requests.get(service).and_then(|request| request.worked);
         let worked = if is_answer(outcome) { Some(ended) } else { before };
         requests.insert(service, LastRequest { outcome, ended, worked });
@@ -30,7 +30,7 @@ impl LastRequests {
 
     /// Describes the last requests to these services. Services without a request are left out.
     pub(super) fn describe(&self, services: &[&str]) -> Vec<String> {
-        let requests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = self.0.lock();
         let described = services.iter().filter_map(|service| {
             let LastRequest { outcome, ended, worked } = requests.get(service)?;
             let (ago, outcome) = (ended.elapsed().as_secs(), outcome.name());

@@ -1,7 +1,8 @@
 //! Metrics of the tunnels to Koupleless bases (over HTTP or MQTT), and of the requests to load and unload the modules of these bases.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use staffetta_driver::tunnel::Tunnel;
@@ -12,7 +13,6 @@ use staffetta_virtual_node::vnode::tracker::{
 
 use super::family::{MetricFamily, MetricsPage, histogram};
 use super::names;
-use crate::base::lock::lock;
 
 /// The metrics of the tunnels of the handler `vnode`, and of its requests to start (load) and stop (unload) modules of Koupleless bases.
 pub(crate) struct OperationMetrics {
@@ -46,7 +46,7 @@ impl OperationMetrics {
         let actions = ACTIONS.map(action_name);
         self.ended.create(&[&names, &actions, &OperationOutcome::ALL.map(OperationOutcome::name)]);
         self.durations.create(&[&names, &actions]);
-        *lock(&self.current) = (tunnels.clone(), Some(tracker.clone()));
+        *self.current.lock() = (tunnels.clone(), Some(tracker.clone()));
     }
 
     /// Counts a request to load or unload a module that ended, by its outcome, and records its duration.
@@ -60,7 +60,7 @@ impl OperationMetrics {
     pub(super) fn show(&self, page: &mut MetricsPage) {
         page.family(&self.ended);
         page.family(&self.durations);
-        let (tunnels, tracker) = lock(&self.current).clone();
+        let (tunnels, tracker) = self.current.lock().clone();
         let counts = tracker.as_ref().map(OperationTracker::under_way).unwrap_or_default();
         let series: Vec<_> =
             tunnels.iter().flat_map(|(tunnel, _)| ACTIONS.map(|action| (tunnel.as_str(), action))).collect();

@@ -1,12 +1,10 @@
 //! Metrics of the VIF pools, which are read from the pools when `/metrics` is requested.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use staffetta_pool::VifPoolMetrics;
 
 use super::family::MetricsPage;
 use super::names;
-use crate::base::lock::lock;
 
 /// The metrics of all VIF pools, which the pools return on request.
 #[derive(Default)]
@@ -36,7 +34,7 @@ impl PoolMetrics {
         name: &'static str,
         read_metrics: impl Fn() -> VifPoolMetrics + Send + Sync + 'static,
     ) {
-        let (mut pools, read_metrics) = (lock(&self.0), Box::new(read_metrics));
+        let (mut pools, read_metrics) = (self.0.lock(), Box::new(read_metrics));
         match pools.iter_mut().find(|pool| pool.name == name) {
             Some(pool) => {
                 pool.earlier = pool.read();
@@ -48,7 +46,7 @@ impl PoolMetrics {
 
     /// Reads the metrics of all VIF pools and adds them to `page`, the response of `/metrics`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
-        let pools: Vec<_> = lock(&self.0).iter().map(|pool| (pool.name, pool.read())).collect();
+        let pools: Vec<_> = self.0.lock().iter().map(|pool| (pool.name, pool.read())).collect();
         let vifs = pools.iter().flat_map(|(name, pool)| {
             let VifPoolMetrics { free, cooling, used, creating, deleting, .. } = *pool;
             [

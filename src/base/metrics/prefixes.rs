@@ -1,10 +1,9 @@
 //! Metrics of the addresses on the network interfaces of nodes.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::family::MetricsPage;
 use super::names;
-use crate::base::lock::lock;
 
 /// The figures of the handler `prefix_ip` at one moment.
 #[derive(Default)]
@@ -34,12 +33,12 @@ pub(crate) struct PrefixMetrics(Mutex<Option<Box<dyn Fn() -> PrefixFigures + Sen
 impl PrefixMetrics {
     /// Sets the function from which the metrics are read from now on.
     pub(crate) fn set_source(&self, figures: impl Fn() -> PrefixFigures + Send + 'static) {
-        *lock(&self.0) = Some(Box::new(figures));
+        *self.0.lock() = Some(Box::new(figures));
     }
 
     /// Adds the metrics of the addresses on the network interfaces of nodes to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
-        let figures = lock(&self.0).as_ref().map(|figures| figures()).unwrap_or_default();
+        let figures = self.0.lock().as_ref().map(|figures| figures()).unwrap_or_default();
         page.counts(&names::PREFIX_NODES, [([], figures.nodes)]);
         page.counts(
             &names::PREFIX_BLOCKS,

@@ -1,14 +1,12 @@
 //! Metrics of this process, as the operating system reports them.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use procfs::ProcResult;
 use procfs::process::{LimitValue, Process, Stat};
 use tracing::debug;
 
 use super::family::MetricsPage;
 use super::names;
-use crate::base::lock::lock;
 
 /// The CPU time, memory and open files of this process, as they were last read; `None` before the first successful reading. The last values
 /// are kept because reading `/proc` takes file descriptors, and the metrics must not vanish when none is free.
@@ -27,7 +25,7 @@ impl ProcessMetrics {
     /// Adds the metrics of the process to `page`, unless `/proc` could never be read.
     #[expect(clippy::cast_precision_loss, reason = "ticks and seconds are far below 2^52")]
     pub(super) fn show(&self, page: &mut MetricsPage) {
-        let mut last = lock(&self.0);
+        let mut last = self.0.lock();
         match ProcValues::now() {
             Ok(reading) => *last = Some(reading),
             Err(error) => debug!(%error, "cannot read /proc"),

@@ -1,16 +1,15 @@
 //! The namespaces whose labels match `kubernetes.namespace_labels`.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::Selector;
+use parking_lot::Mutex;
 use staffetta_handler::{Event, Index};
 use tokio::sync::Notify;
 
 use crate::base::config::label_selector;
-use crate::base::lock::lock;
 
 /// The set of namespaces that match a label selector, updated from their watch. A namespace does not match before it is delivered.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ impl NamespaceScope {
     /// Returns `true` if the namespace called `name` matches the selector. Otherwise it is recorded as one with skipped objects, and
     /// [`newly_matching`](Self::newly_matching) returns its name once it matches.
     pub(super) fn admits_objects_of(&self, name: &str) -> bool {
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         let matches = names.matching.contains(name);
         if !matches && !names.skipped.contains(name) {
             names.skipped.insert(name.to_owned());
@@ -55,7 +54,7 @@ impl NamespaceScope {
     /// Waits until a namespace with skipped objects begins to match. Returns the names of all such namespaces, each once.
     pub(super) async fn newly_matching(&self) -> Vec<String> {
         loop {
-            let newly_matching = std::mem::take(&mut lock(&self.names).newly_matching);
+            let newly_matching = std::mem::take(&mut self.names.lock().newly_matching);
             if !newly_matching.is_empty() {
                 return newly_matching;
             }
@@ -66,7 +65,7 @@ impl NamespaceScope {
 
 impl Index<Namespace> for NamespaceScope {
     fn apply(&self, event: &Event<Namespace>) {
-        let mut names = lock(&self.names);
+        let mut names = self.names.lock();
         match event {
             Event::Added(namespace) | Event::Modified(namespace) => {
                 let name = namespace.metadata.name.as_deref().unwrap_or_default();

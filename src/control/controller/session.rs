@@ -158,13 +158,14 @@ async fn until_elected(context: &ControllerContext, mut status: watch::Receiver<
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::sync::{Arc, Mutex};
 
     use async_trait::async_trait;
     use http::{Request, Response, StatusCode};
     use k8s_openapi::api::core::v1::Pod;
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::json;
     use staffetta_handler::{
         Action, HandlerError, Registration, Registry, ResourceEventHandler, Setup, SetupError, Source,
@@ -173,7 +174,6 @@ mod tests {
 
     use super::*;
     use crate::base::config::{self, Configuration, FileSchema};
-    use crate::base::lock::lock;
     use crate::control::controller::Controller;
 
     const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/relay/leases/staffetta";
@@ -299,7 +299,7 @@ mod tests {
                         let body = request.into_body().collect_bytes().await.unwrap();
                         let update: serde_json::Value = serde_json::from_slice(&body).unwrap();
                         let holder = update["spec"]["holderIdentity"].as_str().unwrap().to_owned();
-                        let mut holders = lock(&holders);
+                        let mut holders = holders.lock();
                         holders.push(holder.clone());
                         lease(holders.len() + 1, &holder)
                     }
@@ -325,13 +325,13 @@ mod tests {
             let registration =
                 Mutex::new(Some(Registration::new(Hangs(hangs)).on::<Pod>().source(source).erase()));
             let queued = Duration::from_secs(10);
-            let create = move |_: &Setup| Ok(lock(&registration).take().expect("it is created once"));
+            let create = move |_: &Setup| Ok(registration.lock().take().expect("it is created once"));
             let mut controller = controller_of(false, create, cluster(&holders)).await;
             controller.ready().await.unwrap();
             tokio::time::sleep(queued).await;
             let ended = controller.stop().await;
             assert_eq!(ended.is_err(), hangs, "{ended:?}");
-            let holders = lock(&holders);
+            let holders = holders.lock();
             assert!(!holders.is_empty(), "it leads");
             assert_eq!(holders.last().unwrap().is_empty(), !hangs, "{holders:?}");
             assert_eq!(held.load(Ordering::SeqCst), hangs, "so is what its sources hold");

@@ -1,7 +1,6 @@
 //! The task that writes the Events which the [`Aggregator`] finds due.
 
 use std::error::Error;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event as CoreEvent, ObjectReference};
@@ -9,6 +8,7 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::json;
 use staffetta_handler::{HandlerError, Identity, bounded, causes};
@@ -19,7 +19,6 @@ use tracing::{debug, info, warn};
 
 use super::aggregation::{Aggregator, EventOutcome, EventWrite, LIMITS};
 use super::occurrence::Occurrence;
-use crate::base::lock::lock;
 use crate::base::metrics::MetricFamily;
 use crate::engine::identity::random;
 
@@ -51,7 +50,7 @@ impl EventWriter {
 
     /// Counts an occurrence in its Event, or discards it if there are too many Events.
     pub(super) fn add(&self, occurrence: Occurrence) {
-        if !lock(&self.aggregator).add(occurrence, Instant::now()) {
+        if !self.aggregator.lock().add(occurrence, Instant::now()) {
             self.count("dropped");
         }
         self.added.notify_one();
@@ -64,7 +63,7 @@ impl EventWriter {
             // Read before the queues, so that what was added until then is written.
             let stopped = stop.is_cancelled();
             let (write, due) = {
-                let mut aggregator = lock(&self.aggregator);
+                let mut aggregator = self.aggregator.lock();
                 (aggregator.pop(Instant::now()), aggregator.next_due())
             };
             match write {
@@ -80,7 +79,7 @@ impl EventWriter {
                 },
             }
         }
-        let left = lock(&self.aggregator).pending();
+        let left = self.aggregator.lock().pending();
         if left > 0 {
             info!(left, "not all Kubernetes Events were written");
         }
@@ -96,7 +95,7 @@ impl EventWriter {
         let (outcome, now) = (outcome(write.update, result), Instant::now());
         let namespace = write.occurrence.namespace();
         let failed = matches!(outcome, EventOutcome::Failed(_));
-        let resumed = !failed && lock(&self.aggregator).resume(namespace);
+        let resumed = !failed && self.aggregator.lock().resume(namespace);
         let error = result.as_ref().err().map(|error| causes(&**error));
         match outcome {
             EventOutcome::Done => {
@@ -113,7 +112,7 @@ impl EventWriter {
             }
             EventOutcome::Failed(hint) => {
                 self.count("failed");
-                let (delay, is_first) = lock(&self.aggregator).pause(namespace, hint, now);
+                let (delay, is_first) = self.aggregator.lock().pause(namespace, hint, now);
                 let again_s = delay.as_secs_f64();
                 if is_first {
                     warn!(namespace, error, again_s, "cannot write Kubernetes Events");
@@ -123,7 +122,7 @@ impl EventWriter {
             }
             EventOutcome::NotFound | EventOutcome::AlreadyExists => {}
         }
-        lock(&self.aggregator).finish(write, outcome, now);
+        self.aggregator.lock().finish(write, outcome, now);
     }
 }
 

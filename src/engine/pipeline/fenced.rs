@@ -38,10 +38,11 @@ impl<E: Message, H: EventHandler<E>> EventHandler<E> for Fenced<H> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
+    use parking_lot::Mutex;
     use staffetta_handler::testing::{Fault, NoMetrics, pod};
     use staffetta_handler::{
         AnyEvent, Async, BackoffPolicy, Event, Failure, Failures, LogExceptions, OrderingKey, Report,
@@ -67,7 +68,7 @@ mod tests {
 
     impl Report<AnyEvent> for Reported {
         fn failed(&self, _: &AnyEvent, error: &dyn Failure, _: Duration, _: &mut Failures) {
-            self.0.lock().unwrap().push(error.to_string());
+            self.0.lock().push(error.to_string());
         }
     }
 
@@ -108,7 +109,7 @@ mod tests {
         term.extend(BootTime::now() + Duration::from_secs(3600));
         queues.push(event());
         second().await;
-        assert_eq!((calls.load(Ordering::Relaxed), reported.0.lock().unwrap().len()), (2, 1));
+        assert_eq!((calls.load(Ordering::Relaxed), reported.0.lock().len()), (2, 1));
 
         queues.push(event());
         tokio::task::yield_now().await;
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         assert!(queues.halt(Duration::from_secs(1)).await);
         assert_eq!(
-            (failures.0.lock().unwrap().len(), reported.0.lock().unwrap().len()),
+            (failures.0.lock().len(), reported.0.lock().len()),
             (0, 1),
             "the stopped invocation is not reported"
         );

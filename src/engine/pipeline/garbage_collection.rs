@@ -141,13 +141,14 @@ pub(crate) fn orphans(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use futures_util::FutureExt;
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::{Pod, Service};
     use kube::Client;
     use kube::client::Body;
+    use parking_lot::Mutex;
     use staffetta_handler::testing::Fault;
     use staffetta_handler::{Action, GarbageCollector, Registration, ResourceEventHandler};
 
@@ -177,12 +178,12 @@ mod tests {
                 self.failures.fetch_sub(1, Relaxed);
                 return Err(Fault::transient("away").into());
             }
-            self.read.lock().unwrap().push("recovered");
+            self.read.lock().push("recovered");
             Ok(())
         }
 
         async fn owners(&self) -> Result<Vec<Identity>, HandlerError> {
-            self.read.lock().unwrap().push("collected");
+            self.read.lock().push("collected");
             Ok(Vec::new())
         }
     }
@@ -208,10 +209,10 @@ mod tests {
         let collecting = collect_periodically(handler, &watcher, &relay, &metrics);
         let mut collecting = std::pin::pin!(collecting);
         assert!(tokio::time::timeout(LIMIT, &mut collecting).await.is_err());
-        assert!(read.lock().unwrap().is_empty());
+        assert!(read.lock().is_empty());
         recover(handler, drop).await;
         assert!(collecting.now_or_never().is_none());
-        assert_eq!(*read.lock().unwrap(), ["recovered", "collected"]);
+        assert_eq!(*read.lock(), ["recovered", "collected"]);
     }
 
     /// A handler whose driver needs half a minute for each page of a list.
@@ -256,10 +257,10 @@ mod tests {
             Arc::new(pipeline::build(handlers, &relay, &Term::unlimited(), &HandlerReports::default()));
         let (handler, started) = (&pipeline.handlers()[0], Instant::now());
         let shown = Mutex::new(Vec::new());
-        recover(handler, |progress| shown.lock().unwrap().push(progress)).await;
+        recover(handler, |progress| shown.lock().push(progress)).await;
         assert_eq!(started.elapsed(), Duration::from_secs(1500), "once");
         assert!(handler.is_open());
-        let shown = shown.into_inner().unwrap();
+        let shown = shown.into_inner();
         let text = format!("{MARKS_UNREAD}: 1000 resources were listed in 35 s");
         assert!(shown.contains(&text), "{:?}", &shown[..9]);
 

@@ -90,9 +90,9 @@ impl<H: EventHandler<Resolved>> EventHandler<Resolved> for Recorded<H> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::Duration;
 
+    use parking_lot::Mutex;
     use staffetta_driver::RequestRecord;
     use staffetta_handler::testing::{Fault, LogReport, NoMetrics, pod};
     use staffetta_handler::{Async, BackoffPolicy, Event, LogExceptions, Registration, Retry, Timeout};
@@ -105,7 +105,7 @@ mod tests {
 
     impl EventHandler<Resolved> for Sends {
         async fn handle(&self, _: &Resolved, _: &Context<'_>) -> Result<Action, HandlerError> {
-            let status = self.0.lock().unwrap().remove(0);
+            let status = self.0.lock().remove(0);
             let mut request = RequestRecord::start("POST", "/ports", true);
             let Some(status) = status else { std::future::pending().await };
             request.set_status(status);
@@ -175,20 +175,16 @@ mod tests {
     async fn a_success_is_reported_if_a_request_of_its_attempts_changed_something() {
         let told = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&told);
-        let on_handled: OnHandled = Box::new(move |_, _| *counted.lock().unwrap() += 1);
+        let on_handled: OnHandled = Box::new(move |_, _| *counted.lock() += 1);
         let chain = chain(vec![Some(503), Some(201), Some(202)], Some(on_handled));
         chain.push(event("web"));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(*told.lock().unwrap(), 0);
+        assert_eq!(*told.lock(), 0);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(*told.lock().unwrap(), 1);
+        assert_eq!(*told.lock(), 1);
         chain.push(event("web"));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(
-            (*told.lock().unwrap(), chain.entries().len()),
-            (2, 1),
-            "it succeeded, and is called again"
-        );
+        assert_eq!((*told.lock(), chain.entries().len()), (2, 1), "it succeeded, and is called again");
         assert!(kept(&chain).is_empty(), "nothing is kept of a success");
     }
 }

@@ -1,17 +1,16 @@
 //! The liveness of one watch: the time at which the API server last sent anything, the reaction when it sends nothing, and the
 //! detection of a stuck watch task.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{BoxError, service_fn};
-
-use crate::base::lock::lock;
 
 /// The longest time that the server may take for a page of a list, or to accept a watch again. It is the request time limit of the API
 /// server itself.
@@ -58,22 +57,22 @@ impl Liveness {
 
     /// Returns the time at which the server last accepted the watch, or sent an event or a bookmark in it.
     pub(super) fn last_activity(&self) -> Instant {
-        lock(&self.0).last
+        self.0.lock().last
     }
 
     /// Returns the resourceVersion from which the watch was last requested; 0 if it is not known.
     pub(super) fn resumed_from(&self) -> u64 {
-        lock(&self.0).resumed_from
+        self.0.lock().resumed_from
     }
 
     /// Records that the task of the watch begins (`busy` is `true`) or ends the processing of an item.
     pub(super) fn set_busy(&self, busy: bool) {
-        lock(&self.0).busy_since = busy.then(Instant::now);
+        self.0.lock().busy_since = busy.then(Instant::now);
     }
 
     /// Returns the time for which the task of the watch has been processing one item; `None` if it processes none.
     pub(super) fn busy_for(&self) -> Option<Duration> {
-        lock(&self.0).busy_since.map(|since| since.elapsed())
+        self.0.lock().busy_since.map(|since| since.elapsed())
     }
 
     /// Wraps `client` so that each accepted watch, and each frame that the server sends in a watch, is recorded here. A watch request
@@ -93,7 +92,7 @@ impl Liveness {
                 let observer = (is_watch && response.status().is_success()).then_some(liveness);
                 let record = move || {
                     if let Some(liveness) = &observer {
-                        lock(&liveness.0).last = Instant::now();
+                        liveness.0.lock().last = Instant::now();
                     }
                 };
                 record();
@@ -111,7 +110,7 @@ impl Liveness {
     /// Records that a watch is about to be requested with the URL query `query`. If the previous request was less than
     /// [`MIN_WATCH_INTERVAL`] ago, records nothing and fails: the previous watch ended at once.
     fn request_watch(&self, query: &str) -> Result<(), EndedAtOnce> {
-        let (mut activity, now) = (lock(&self.0), Instant::now());
+        let (mut activity, now) = (self.0.lock(), Instant::now());
         if activity.last_request.is_some_and(|last| now.duration_since(last) < MIN_WATCH_INTERVAL) {
             return Err(EndedAtOnce);
         }

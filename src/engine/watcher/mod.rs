@@ -7,18 +7,18 @@ mod watch_task;
 
 use std::any::TypeId;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use kube::api::{ListParams, ObjectList, Request};
 use kube::runtime::watcher;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use staffetta_handler::{AnyEvent, EventHandler, Kind, Object, Undecodable, WatchItem};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::base::lock::lock;
 use status::WatchState;
 pub use status::{WatchCounts, WatchStatus};
 use watch_task::WatchTask;
@@ -124,7 +124,7 @@ impl<S: EventSink> Watcher<S> {
     /// objects of each kind for which `selected` returns `true` and that has objects in the namespace.
     pub fn deliver_again(&self, namespace: &str, selected: impl Fn(&Kind) -> bool) {
         for WatchEntry { state, .. } in self.watches().values().filter(|watch| selected(&watch.state.kind)) {
-            if lock(&state.store).invalidate_namespace(namespace) {
+            if state.store.lock().invalidate_namespace(namespace) {
                 state.relist.notify_one();
             }
         }
@@ -148,7 +148,7 @@ impl<S: EventSink> Watcher<S> {
 
     /// Returns the objects that cannot be decoded, at most 1000 of each kind. [`WatchStatus::undecodable`] counts all of them.
     pub fn undecodable(&self) -> Vec<Undecodable> {
-        let of = |watch: &WatchEntry| lock(&watch.state.store).undecodable().cloned().collect::<Vec<_>>();
+        let of = |watch: &WatchEntry| watch.state.store.lock().undecodable().cloned().collect::<Vec<_>>();
         self.watches().values().flat_map(of).collect()
     }
 
@@ -165,7 +165,7 @@ impl<S: EventSink> Watcher<S> {
     pub fn uids(&self, kind: TypeId) -> Option<HashSet<String>> {
         let watches = self.watches();
         let watch = watches.get(&kind).filter(|watch| *watch.state.listed.borrow())?;
-        Some(lock(&watch.state.store).uids())
+        Some(watch.state.store.lock().uids())
     }
 
     /// Returns `true` if the store of a watch has an object of that name. `None` matches any kind or namespace; the case of the kind is
@@ -173,7 +173,7 @@ impl<S: EventSink> Watcher<S> {
     pub fn contains(&self, kind: Option<&str>, namespace: Option<&str>, name: &str) -> bool {
         let selected =
             |watch: &&WatchEntry| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.state.kind.name));
-        let contains = |watch: &WatchEntry| lock(&watch.state.store).find(namespace, name).next().is_some();
+        let contains = |watch: &WatchEntry| watch.state.store.lock().find(namespace, name).next().is_some();
         self.watches().values().filter(selected).any(contains)
     }
 
@@ -191,7 +191,7 @@ impl<S: EventSink> Watcher<S> {
             let watches = watches.values().filter(|watch| watch.state.kind.name.eq_ignore_ascii_case(kind));
             watches
                 .flat_map(|watch| {
-                    let store = lock(&watch.state.store);
+                    let store = watch.state.store.lock();
                     let found = store.find(namespace, name);
                     found.map(|found| (watch.state.kind.clone(), found.to_owned())).collect::<Vec<_>>()
                 })
@@ -223,7 +223,7 @@ impl<S: EventSink> Watcher<S> {
 
     /// Locks the map of all watches, by the Rust type of their kind.
     fn watches(&self) -> MutexGuard<'_, HashMap<TypeId, WatchEntry>> {
-        lock(&self.watches)
+        self.watches.lock()
     }
 }
 

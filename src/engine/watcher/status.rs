@@ -1,15 +1,15 @@
 //! The state of one watch, shared by its task and the [`Watcher`](super::Watcher).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use staffetta_handler::{Change, Kind};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::liveness::Liveness;
 use super::store::ObjectStore;
-use crate::base::lock::lock;
 
 /// The state of one watch. Its task writes the state, and other tasks read it.
 pub(super) struct WatchState {
@@ -116,7 +116,7 @@ impl WatchState {
     /// Returns a snapshot of this state. `ended` tells if the task of the watch has ended.
     pub(super) fn status(&self, ended: bool) -> WatchStatus {
         let (objects, undecodable) = {
-            let store = lock(&self.store);
+            let store = self.store.lock();
             (store.len(), store.undecodable_count())
         };
         WatchStatus {
@@ -126,7 +126,7 @@ impl WatchState {
             undecodable,
             ended,
             began: self.began,
-            counts: lock(&self.counts).clone(),
+            counts: self.counts.lock().clone(),
             last_activity: self.liveness.last_activity(),
             busy_for: self.liveness.busy_for(),
         }

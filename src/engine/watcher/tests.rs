@@ -114,9 +114,9 @@ impl TenMinutes {
         let server = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default();
             let asked = RequestKind::of(query);
-            lock(&noted).push((begun.elapsed(), asked));
+            noted.lock().push((begun.elapsed(), asked));
             // Requests without end would keep the paused clock from advancing.
-            let answer = answer(asked, query).filter(|_| lock(&noted).len() < 10_000);
+            let answer = answer(asked, query).filter(|_| noted.lock().len() < 10_000);
             async move {
                 let Some((time, answer)) = answer else { return std::future::pending().await };
                 tokio::time::sleep(time).await;
@@ -127,7 +127,7 @@ impl TenMinutes {
         let watcher = Watcher::new(client, Arc::new(sink)).watch_timeout(Duration::from_secs(60));
         watcher.add(kind);
         tokio::time::sleep(Duration::from_secs(600)).await;
-        Self { asked: lock(&seen).clone(), status: watcher.statuses().remove(0) }
+        Self { asked: seen.lock().clone(), status: watcher.statuses().remove(0) }
     }
 
     /// Runs a watch at a healthy server that never responds to the first request of one kind.
@@ -288,7 +288,7 @@ async fn a_known_object_is_read_by_a_list_of_its_namespace_and_an_unknown_one_by
     let paths = Arc::<Mutex<Vec<String>>>::default();
     let noted = Arc::clone(&paths);
     let server = tower::service_fn(move |request: Request<Body>| {
-        lock(&noted).push(request.uri().to_string());
+        noted.lock().push(request.uri().to_string());
         let asked = RequestKind::of(request.uri().query().unwrap_or_default());
         async move { Ok::<_, io::Error>(healthy(asked).expect("it always answers").1) }
     });
@@ -297,7 +297,7 @@ async fn a_known_object_is_read_by_a_list_of_its_namespace_and_an_unknown_one_by
     watcher.until_listed().await;
     let reads = || {
         let is_read = |path: &&String| path.contains("/namespaces/default/configmaps?");
-        lock(&paths).iter().filter(is_read).cloned().collect::<Vec<_>>()
+        paths.lock().iter().filter(is_read).cloned().collect::<Vec<_>>()
     };
     let read = watcher.read("configmap", Some("default"), "a").await.unwrap();
     assert_eq!(read.iter().map(|object| object.meta().name.as_deref()).collect::<Vec<_>>(), [Some("a")]);

@@ -18,7 +18,6 @@ use tracing::{debug, info, warn};
 use super::EventSink;
 use super::liveness::{QuietAction, QuietWatch};
 use super::status::WatchState;
-use crate::base::lock::lock;
 
 /// The delays after an error of a list or a watch. They start again at the shortest one when the watch works.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(30));
@@ -168,7 +167,7 @@ impl<S: EventSink> WatchTask<S> {
                 Err(error) => self.back_off(&*error, error.retry_after()).await,
             }
         };
-        let mut store = lock(&self.state.store);
+        let mut store = self.state.store.lock();
         let lost = store.is_ahead_of(&newest, self.state.liveness.resumed_from());
         if lost {
             store.invalidate_versions();
@@ -182,7 +181,7 @@ impl<S: EventSink> WatchTask<S> {
         info!(kind = %self.state.kind.name, "the watch works again");
         self.backoff.reset();
         self.failures = 0;
-        lock(&self.state.counts).last_error = None;
+        self.state.counts.lock().last_error = None;
     }
 
     /// Processes one item of kube's stream: applies it to the store of identities, and delivers the resulting events.
@@ -194,7 +193,7 @@ impl<S: EventSink> WatchTask<S> {
         let liveness = Arc::clone(&self.state.liveness);
         liveness.set_busy(true);
         match event {
-            Event::Init => lock(&self.state.store).begin_list(),
+            Event::Init => self.state.store.lock().begin_list(),
             Event::InitApply(item) => {
                 self.apply(item).await;
                 if !*self.state.listed.borrow() {
@@ -205,7 +204,7 @@ impl<S: EventSink> WatchTask<S> {
             Event::InitDone => self.end_list().await,
             Event::Apply(item) => self.apply(item).await,
             Event::Delete(item) => {
-                let event = lock(&self.state.store).delete(item);
+                let event = self.state.store.lock().delete(item);
                 self.deliver([event]).await;
             }
         }
@@ -214,7 +213,7 @@ impl<S: EventSink> WatchTask<S> {
 
     /// Delivers the change of one object, unless this state was delivered before. Reports an object that cannot be decoded.
     async fn apply(&self, item: WatchItem) {
-        let applied = lock(&self.state.store).apply(item);
+        let applied = self.state.store.lock().apply(item);
         if let Some(object) = applied.undecodable {
             self.sink.undecodable(&object);
         }
@@ -223,7 +222,7 @@ impl<S: EventSink> WatchTask<S> {
 
     /// Delivers the deletions of objects that the list does not contain, and reports the end of the list.
     async fn end_list(&mut self) {
-        let vanished = lock(&self.state.store).end_list();
+        let vanished = self.state.store.lock().end_list();
         if self.failures >= OUTAGE_FAILURES {
             // The outage is over. Only the next change shows that the watch works, too.
             self.backoff.reset();
@@ -232,7 +231,7 @@ impl<S: EventSink> WatchTask<S> {
         self.failures = 0;
         self.deliver(vanished).await;
         debug!(kind = %self.state.kind.name, "listed");
-        lock(&self.state.counts).lists += 1;
+        self.state.counts.lock().lists += 1;
         self.sink.listed(self.state.kind.type_id);
         if !self.state.listed.send_replace(true) {
             self.state.liveness.set_busy(false);
@@ -245,7 +244,7 @@ impl<S: EventSink> WatchTask<S> {
     /// Counts the events and passes them to the sink.
     async fn deliver(&self, events: impl IntoIterator<Item = AnyEvent>) {
         for event in events {
-            lock(&self.state.counts).events[event.change() as usize] += 1;
+            self.state.counts.lock().events[event.change() as usize] += 1;
             let result: Result<Action, HandlerError> = self.sink.handle(&event, &Context::detached()).await;
             if let Err(error) = result {
                 warn!(?event, error = causes(&*error), "an event could not be queued");
@@ -264,7 +263,7 @@ impl<S: EventSink> WatchTask<S> {
         let error = truncated(causes(error));
         warn!(kind = %self.state.kind.name, attempt, wait_ms = wait.as_millis(), error, "the watch failed");
         {
-            let mut counts = lock(&self.state.counts);
+            let mut counts = self.state.counts.lock();
             counts.errors += 1;
             counts.last_error = Some(error);
         }

@@ -6,12 +6,13 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use parking_lot::Mutex;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use staffetta_handler::causes;
@@ -23,7 +24,6 @@ use super::certificate::{CertificateError, ServerCertificate};
 use super::stored::StoredCertificates;
 use super::watch::states;
 use crate::base::health::Health;
-use crate::base::lock::lock;
 use crate::base::metrics::WebhookMetrics;
 
 /// The name of the readiness condition that is met when the webhook has a certificate to serve.
@@ -68,13 +68,13 @@ impl ServedCertificate {
     /// used, fails, and continues to serve the last one.
     fn replace(&self, chain: String, key: String) -> Result<(), CertificateError> {
         let is_served = |(current, _): &(ServerCertificate, _)| current.chain == chain && current.key == key;
-        if lock(&self.current).as_ref().is_some_and(is_served) {
+        if self.current.lock().as_ref().is_some_and(is_served) {
             return Ok(());
         }
         let (certificate, certified) = ServerCertificate::read(chain, key)?;
         let expires = certificate.expires;
         info!(%expires, "the webhook serves another certificate");
-        *lock(&self.current) = Some((certificate, certified));
+        *self.current.lock() = Some((certificate, certified));
         self.metrics.certificate_expires(expires);
         self.health.set_met(CERTIFICATE);
         Ok(())
@@ -140,7 +140,7 @@ fn text(path: &Path) -> Result<String, CertificateFileError> {
 
 impl ResolvesServerCert for ServedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        lock(&self.current).as_ref().map(|(_, certified)| Arc::clone(certified))
+        self.current.lock().as_ref().map(|(_, certified)| Arc::clone(certified))
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     fn chain(served: &ServedCertificate) -> Option<String> {
-        lock(&served.current).as_ref().map(|(certificate, _)| certificate.chain.clone())
+        served.current.lock().as_ref().map(|(certificate, _)| certificate.chain.clone())
     }
 
     #[tokio::test(start_paused = true)]

@@ -171,16 +171,16 @@ fn existing<K: Resource<DynamicType = ()>>(object: Option<K>, name: &str) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-    use std::sync::{Arc, Mutex};
 
     use http::{Method, Request, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::base::lock::lock;
 
     /// An API server on which another program restores the webhook configuration `RESTORED_AFTER` each write.
     #[derive(Default)]
@@ -226,7 +226,7 @@ mod tests {
                         let patch: Value = serde_json::from_slice(&body).unwrap();
                         let bundle = patch["webhooks"][0]["clientConfig"]["caBundle"].clone();
                         object["webhooks"][0]["clientConfig"]["caBundle"] = bundle.clone();
-                        *lock(&state.bundle) = bundle;
+                        *state.bundle.lock() = bundle;
                         state.writes.fetch_add(1, Ordering::Relaxed);
                         state.written.notify_one();
                         object
@@ -237,7 +237,7 @@ mod tests {
                             tokio::time::sleep(RESTORED_AFTER).await;
                         } else {
                             state.written.notified().await;
-                            object["webhooks"][0]["clientConfig"]["caBundle"] = lock(&state.bundle).clone();
+                            object["webhooks"][0]["clientConfig"]["caBundle"] = state.bundle.lock().clone();
                         }
                         json!({ "type": "MODIFIED", "object": object })
                     }

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Uri, header};
 use axum::response::Html;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -15,7 +16,6 @@ use super::page;
 use super::serve::serve;
 use super::testing::{failing, snapshot};
 use super::text::Escaped;
-use crate::base::lock::lock;
 use crate::observe::state::StateSnapshot;
 
 /// The time after which Chromium ends although it has not loaded the page, in milliseconds.
@@ -69,7 +69,7 @@ async fn served(html: String) -> (String, Arc<Mutex<Vec<String>>>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let recorded = Arc::clone(&requests);
     let router = Router::new().fallback(move |uri: Uri| async move {
-        lock(&recorded).push(uri.to_string());
+        recorded.lock().push(uri.to_string());
         ([(header::CONTENT_SECURITY_POLICY, page::POLICY)], Html(html))
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -115,7 +115,7 @@ async fn the_page_is_one_request_and_its_pictures_are_kept_in_chromium() {
             let size = format!("--window-size={width},{height}");
             let scheme = format!("--blink-settings=preferredColorScheme={setting}");
             chromium(vec![picture, size, scheme, address]).await;
-            assert_eq!(*lock(&requests), ["/"]);
+            assert_eq!(*requests.lock(), ["/"]);
             let png = fs::read(&file).unwrap();
             assert_eq!(png[16..20], u32::to_be_bytes(width), "the width in the header of {}", file.display());
         }

@@ -1,11 +1,10 @@
 //! Failing work that handlers do in the background for an object, not in response to an event of that object.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use staffetta_driver::LoggedRequest;
-
-use crate::base::lock::lock;
 
 /// A registry of the background work of handlers, such as changes of the network interfaces of nodes. For each handler, it holds a function
 /// that returns the last requests of work that fails. Clones share the registry.
@@ -32,13 +31,13 @@ impl BackgroundWork {
         failed_requests: impl Fn(&str) -> Vec<LoggedRequest> + Send + Sync + 'static,
     ) {
         let work = WorkOfHandler { kind, failed_requests: Box::new(failed_requests) };
-        lock(&self.0).insert(handler, work);
+        self.0.lock().insert(handler, work);
     }
 
     /// Returns the handlers whose background work for an object fails, each with the last requests. The kind is compared
     /// case-insensitively.
     pub(super) fn failing(&self, kind: &str, name: &str) -> Vec<(&'static str, Vec<LoggedRequest>)> {
-        let all = lock(&self.0);
+        let all = self.0.lock();
         let of_kind = all.iter().filter(|(_, work)| work.kind.eq_ignore_ascii_case(kind));
         let requests = of_kind.map(|(handler, work)| (*handler, (work.failed_requests)(name)));
         requests.filter(|(_, requests)| !requests.is_empty()).collect()

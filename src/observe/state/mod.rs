@@ -9,14 +9,14 @@ mod requests;
 mod snapshot;
 mod timestamps;
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use staffetta_handler::{AnyEvent, Change, Message, Undecodable, causes};
 use tokio::time::{Instant, timeout};
 
 use crate::base::health::{Condition, Health};
-use crate::base::lock::lock;
 use crate::base::metrics::Metrics;
 use crate::base::version::VERSION;
 use crate::engine::pipeline::{HandlerChain, HandlerScope, Pipeline};
@@ -100,12 +100,12 @@ impl ControllerState {
 
     /// Records handlers that run from now on, in place of earlier ones of the same scope.
     pub(crate) fn set_running(&self, running: &Arc<RunningHandlers>) {
-        lock(&self.running)[running.scope as usize] = Arc::downgrade(running);
+        self.running.lock()[running.scope as usize] = Arc::downgrade(running);
     }
 
     /// Returns the handlers that run now: at most one value for each [`HandlerScope`].
     fn running(&self) -> Vec<Arc<RunningHandlers>> {
-        lock(&self.running).iter().filter_map(Weak::upgrade).collect()
+        self.running.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the status of each watch that runs, ordered by the name of its kind. Two watches of one kind, by handlers of different

@@ -1,12 +1,13 @@
 //! The execution of one handler in a dry run.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
+use parking_lot::Mutex;
 use staffetta_handler::{
     AnyEvent, EventHandler, HandlerError, Kind, Message, Registration, Resolved, Retry, Timeout,
     TriggerSender, bounded,
@@ -14,7 +15,6 @@ use staffetta_handler::{
 
 use super::BACKOFF;
 use super::plan::PlanLog;
-use crate::base::lock::lock;
 
 /// A handler with a time limit and retries, as in a real run. It has no queues, because all events are known beforehand.
 type Chain = Retry<Timeout<Arc<Registration>>>;
@@ -49,7 +49,7 @@ impl DryRunHandler {
     /// Runs each source of the handler once, for at most `limit`, and returns the errors.
     pub(super) async fn run_sources(&self, limit: Duration) -> Vec<HandlerError> {
         let triggers = Arc::clone(&self.triggers);
-        let sender = TriggerSender::new(move |trigger| lock(&triggers).push(trigger));
+        let sender = TriggerSender::new(move |trigger| triggers.lock().push(trigger));
         let sources = self.registration.sources.iter();
         let sources = sources.map(|source| bounded(limit, source.run_once(sender.clone())));
         join_all(sources).await.into_iter().filter_map(Result::err).collect()
@@ -61,7 +61,7 @@ impl DryRunHandler {
     pub(super) async fn handle(&self, events: impl Iterator<Item = AnyEvent>, concurrency: usize) {
         let (mut queues, mut positions): (Vec<Vec<Resolved>>, _) = (Vec::new(), HashMap::new());
         let handles = |event: &AnyEvent| self.registration.kinds().any(|kind| kind.type_id == event.route());
-        let (mut triggers, mut known) = (std::mem::take(&mut *lock(&self.triggers)), HashSet::new());
+        let (mut triggers, mut known) = (std::mem::take(&mut *self.triggers.lock()), HashSet::new());
         triggers.retain(|trigger| known.insert((trigger.route(), trigger.uid().to_owned())));
         for event in events.filter(handles).chain(triggers) {
             let event = self.registration.resolve(&event);

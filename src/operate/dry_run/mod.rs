@@ -14,13 +14,14 @@ mod plan;
 
 use std::any::TypeId;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
+use parking_lot::Mutex;
 use staffetta_handler::{
     AnyEvent, BackoffPolicy, Change, Check, HandlerError, Kind, Message, Registry, Undecodable, WatchItem,
     bounded, causes,
@@ -31,7 +32,6 @@ use self::client::{AcceptedWrites, combined, recording};
 use self::handler::DryRunHandler;
 use self::plan::PlanLog;
 use crate::base::config::Configuration;
-use crate::base::lock::lock;
 use crate::control::controller::{ControllerError, create_handlers};
 use crate::engine::cluster::ClusterInfo;
 use crate::engine::pipeline::garbage_collection;
@@ -70,7 +70,7 @@ pub async fn dry_run(
         Ok(done) => done?,
         Err(_) => planner.not_planned(format!("not everything was handled within {} s", limit.as_secs())),
     }
-    let not_planned = std::mem::take(&mut *lock(&planner.not_planned));
+    let not_planned = std::mem::take(&mut *planner.not_planned.lock());
     Ok(DryRun::new(planner.log.take(), not_planned))
 }
 
@@ -132,7 +132,7 @@ impl Planner<'_> {
             }
             handler.handle(events.iter().cloned().chain(orphans), concurrency).await;
         }
-        let accepted = std::mem::take(&mut *lock(&self.accepted));
+        let accepted = std::mem::take(&mut *self.accepted.lock());
         let changed = accepted.values().filter_map(|writes| self.modified(&kinds, combined(writes)));
         let changed: Vec<_> = changed.collect();
         index(&handlers, &changed);
@@ -261,7 +261,7 @@ impl Planner<'_> {
 
     /// Adds `reason` to the field `not_planned`, the reasons why parts could not be planned, unless it is there already.
     fn not_planned(&self, reason: String) {
-        let mut not_planned = lock(&self.not_planned);
+        let mut not_planned = self.not_planned.lock();
         if !not_planned.contains(&reason) {
             not_planned.push(reason);
         }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use staffetta_handler::{DryRunPlan, HandlerError, ObjectRef, PlannedCall, causes, full_name};
-
-use crate::base::lock::lock;
 
 /// A collection of the planned steps and the failures of each object. Clones share the collection.
 #[derive(Clone, Default)]
@@ -123,7 +122,7 @@ impl PlanLog {
         }
         let object = object.or_else(|| Some(current.as_ref()?.object.clone())).unwrap_or_default();
         let step = PlannedStep { handler: current.map(|current| Arc::clone(&current.handler)), ..step };
-        let mut objects = lock(&self.0);
+        let mut objects = self.0.lock();
         let steps = &mut objects.entry(object).or_default().steps;
         if !steps.contains(&step) {
             steps.push(step);
@@ -141,7 +140,7 @@ impl PlanLog {
         let current = Arc::new(CurrentInvocation { handler, object, ended: AtomicBool::new(false) });
         let result = CURRENT.scope(Arc::clone(&current), work).await;
         let CurrentInvocation { handler, object, ended } = &*current;
-        let mut objects = lock(&self.0);
+        let mut objects = self.0.lock();
         let plan = objects.entry(object.clone()).or_default();
         match result {
             Err(error) if !ended.load(Ordering::Relaxed) => {
@@ -156,7 +155,7 @@ impl PlanLog {
 
     /// Removes and returns the plans of all objects.
     pub(super) fn take(&self) -> BTreeMap<PlannedObject, ObjectPlan> {
-        std::mem::take(&mut *lock(&self.0))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

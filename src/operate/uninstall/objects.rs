@@ -121,11 +121,11 @@ fn outcome(
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Mutex;
 
     use http::{Method, Request, Response};
     use k8s_openapi::api::core::v1::Pod;
     use kube::client::Body;
+    use parking_lot::Mutex;
     use tower::service_fn;
 
     use super::*;
@@ -135,7 +135,7 @@ mod tests {
         // The first pass cannot change one pod, and finds that another program has changed the other one.
         let codes = Mutex::new(vec![409, 500]);
         let answer = move |request: Request<Body>| {
-            let code = if request.method() == Method::PATCH { codes.lock().unwrap().pop() } else { None };
+            let code = if request.method() == Method::PATCH { codes.lock().pop() } else { None };
             let pod = |name: &str| {
                 let finalizers = ["staffetta.dev/vif"];
                 json!({ "metadata": { "name": name, "namespace": "shop", "uid": name, "finalizers": finalizers } })

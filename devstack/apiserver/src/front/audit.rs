@@ -1,6 +1,6 @@
 //! The record of requests, by which tests count reads and writes.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use super::asked::Question;
 
@@ -53,14 +53,14 @@ pub(super) struct Audit(Mutex<Vec<RequestRecord>>);
 
 impl Audit {
     pub(super) fn push(&self, record: RequestRecord) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        self.0.lock().push(record);
     }
 
     pub(super) fn all(&self) -> Vec<RequestRecord> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     pub(super) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.lock().clear();
     }
 }

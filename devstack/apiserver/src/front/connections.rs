@@ -1,10 +1,11 @@
 //! The open connections, which a fault can cut, and which are cut at the end.
 
 use std::net::{Shutdown, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 
 /// A second handle to the socket of one connection.
@@ -32,7 +33,7 @@ struct Open {
 impl Connections {
     /// Cuts all connections; while `refuse` holds, new ones are cut too.
     pub(super) fn refuse(&self, refuse: bool) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         open.refuse = refuse;
         if refuse {
             open.cut();
@@ -41,12 +42,12 @@ impl Connections {
 
     /// Cuts all connections.
     pub(super) fn cut(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).cut();
+        self.0.lock().cut();
     }
 
     /// Takes in a new connection. False if it was cut.
     fn admit(&self, wire: &Wire) -> bool {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         if open.refuse {
             wire.cut();
             return false;

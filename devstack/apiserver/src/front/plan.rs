@@ -1,6 +1,6 @@
 //! The injected faults and the requests to which they apply. No I/O: the front consults it for each request.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::asked::Question;
 use super::fault::Fault;
@@ -18,7 +18,7 @@ struct Planned {
 
 impl Plan {
     fn planned(&self) -> MutexGuard<'_, Vec<Planned>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The next `times` requests that match meet this fault.

@@ -1,7 +1,5 @@
 //! A real API server behind the front.
 
-use std::sync::{PoisonError, RwLock};
-
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::Response;
@@ -10,6 +8,7 @@ use http::header::{
     UPGRADE,
 };
 use kube::config::{AuthInfo, Config, KubeConfigOptions, Kubeconfig};
+use parking_lot::RwLock;
 
 use super::ProxyError;
 use crate::front::{Asked, Backend, answer};
@@ -56,12 +55,12 @@ impl Upstream {
     /// Later requests go to this server.
     pub(super) async fn replace(&self, kubeconfig: Kubeconfig) -> Result<(), ProxyError> {
         let clients = Clients::new(kubeconfig).await?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = clients;
+        *self.0.write() = clients;
         Ok(())
     }
 
     fn clients(&self) -> Clients {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -55,12 +56,12 @@ impl IntoResponse for Unknown {
 }
 
 fn find(devices: &Devices, name: &str) -> Result<Device, Unknown> {
-    let devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.lock();
     devices.iter().find(|device| device.name() == name).cloned().ok_or_else(|| Unknown(name.to_owned()))
 }
 
 async fn list(State(devices): State<Devices>) -> Response {
-    let devices = devices.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.lock();
     let address = |device: &Device| DeviceAddress { name: device.name().to_owned(), url: device.url() };
     Json(devices.iter().map(address).collect::<Vec<_>>()).into_response()
 }

@@ -9,9 +9,10 @@ mod shared;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -73,8 +74,8 @@ impl Site {
         control::serve(listen, Arc::clone(&self.devices), &self.handle)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Device>> {
-        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<Device>> {
+        self.devices.lock()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Faults between the controller and the services.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 
 /// A fault of a request: it changes the execution of the request, its response or its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Plan {
     }
 
     fn planned(&self) -> MutexGuard<'_, Vec<(Match, usize, Fault)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,13 +5,14 @@ mod pass;
 mod tags;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use http::{Method, StatusCode};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -115,13 +116,13 @@ impl Gate {
     /// Returns the requests so far, in the order of their arrival.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
-        lock(&self.shared.seen).clone()
+        self.shared.seen.lock().clone()
     }
 
     /// Returns the number of matching requests so far.
     #[must_use]
     pub fn count(&self, calls: &Match) -> usize {
-        lock(&self.shared.seen).iter().filter(|seen| calls.takes(&seen.method, &seen.path_and_query)).count()
+        self.shared.seen.lock().iter().filter(|seen| calls.takes(&seen.method, &seen.path_and_query)).count()
     }
 
     /// Returns the number of requests in progress, including those for which no client waits any longer.
@@ -133,7 +134,7 @@ impl Gate {
     /// Returns the token of the latest request to Neutron.
     #[must_use]
     pub fn token(&self) -> Option<String> {
-        lock(&self.shared.token).clone()
+        self.shared.token.lock().clone()
     }
 }
 
@@ -167,5 +168,5 @@ async fn serve(listener: TcpListener, url: String, shared: Arc<Shared>) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -1,9 +1,10 @@
 //! The requests that drivers send while a handler handles one object. `staffetta explain` shows them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 
@@ -100,7 +101,7 @@ impl RequestLog {
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -12,12 +12,13 @@ mod state;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
@@ -80,7 +81,7 @@ impl IosXeDriver {
     }
 
     fn state(&self) -> MutexGuard<'_, DriverState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the state of the device from a read that is at most `age` old, and updates the in-memory records of its applications.
@@ -263,7 +264,7 @@ impl AppHostingDriver for IosXeDriver {
 
     async fn get_device_info(&self) -> Result<DeviceInfo, DriverError> {
         const STEP: &str = "read the device information";
-        let known = || self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.info.lock();
         if let Some((_, info)) = known().as_ref().filter(|(at, _)| at.elapsed() < INFO_MAX_AGE) {
             return Ok(info.clone());
         }

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::{Url, redirect};
 use staffetta_driver::app_hosting::{DeviceSpec, Password};
 use staffetta_driver::{DriverError, Fence, Reason};
@@ -95,12 +95,12 @@ impl Restconf {
 
     /// Returns the URL of a resource below the API root, which is discovered first if necessary.
     pub(super) async fn url(&self, path: &str) -> Result<Url, DriverError> {
-        let known = self.root.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.root.lock().clone();
         let root = if let Some(root) = known {
             root
         } else {
             let root = self.discover().await?;
-            *self.root.lock().unwrap_or_else(PoisonError::into_inner) = Some(root.clone());
+            *self.root.lock() = Some(root.clone());
             root
         };
         // A path that is joined may name another host, and the password goes to none.
@@ -111,6 +111,6 @@ impl Restconf {
 
     /// Makes the next request discover the API root again, because the device may have been replaced.
     pub(super) fn forget_root(&self) {
-        *self.root.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.root.lock() = None;
     }
 }

@@ -1,8 +1,8 @@
 //! Makes requests fail at once for a time after a failure that the next request would repeat.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
 
@@ -77,7 +77,7 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

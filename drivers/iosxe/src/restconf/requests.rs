@@ -1,7 +1,6 @@
 //! Implements [`NetworkClient`] by RESTCONF requests, and interprets the responses.
 
 use std::fmt::Write as _;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -101,7 +100,7 @@ impl Restconf {
         let mut url = self.url(path).await?;
         url.set_query(query);
         let (status, body) = self.exchange(url, call).await?;
-        let served = || self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        let served = || self.served.lock();
         if status.is_success() {
             served().insert(path);
             return Ok((!body.is_empty()).then_some(body));

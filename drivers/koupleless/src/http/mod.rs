@@ -6,12 +6,13 @@ mod listener;
 mod serve;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
+use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, SendError, Tunnel, TunnelSender};
@@ -23,8 +24,8 @@ use tracing::{debug, info};
 
 use self::bases::Bases;
 use self::exchange::BaseClient;
+use crate::clear_on_drop::ClearOnDrop;
 use crate::clock::boot_time;
-use crate::lock::{ClearOnDrop, lock};
 use crate::module::{self, Module};
 use crate::operations::{ArkletCommand, Operations};
 use crate::options::HttpTunnelOptions;
@@ -75,7 +76,7 @@ impl HttpTunnel {
 
     /// Returns the address of the listener; `None` while the tunnel does not run.
     pub fn address(&self) -> Option<SocketAddr> {
-        lock(&self.shared.running).as_ref().map(|running| running.address)
+        self.shared.running.lock().as_ref().map(|running| running.address)
     }
 
     /// Starts a task that changes a module, and returns at once. The answer of the base or, without one, a failure arrives as a
@@ -107,7 +108,7 @@ impl HttpTunnel {
             debug!(base = %node, module = %answer.container_key, command = command.name(), result = ?answer.result, "a base was changed");
             under_way.finish(&sender, answer);
         };
-        let mut running = lock(&self.shared.running);
+        let mut running = self.shared.running.lock();
         let changes = &mut running.as_mut().ok_or_else(|| not_running(command))?.changes;
         while changes.try_join_next().is_some() {}
         changes.spawn(change);
@@ -167,7 +168,7 @@ impl Tunnel for HttpTunnel {
         let listener = TcpListener::bind(self.shared.options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let running = Running { address, sender: sender.clone(), changes: JoinSet::new() };
-        *lock(&self.shared.running) = Some(running);
+        *self.shared.running.lock() = Some(running);
         let _stopped = ClearOnDrop(&self.shared.running);
         info!(tunnel = KEY, %address, "listening for bases");
         let shared = Arc::clone(&self.shared);
@@ -183,7 +184,7 @@ impl Tunnel for HttpTunnel {
         let address = network.node_ip.zip(network.port).map(|(ip, port)| SocketAddr::new(ip, port));
         let mut bases = self.shared.bases();
         if bases.start(node, address, Instant::now())
-            && let Some(running) = &*lock(&self.shared.running)
+            && let Some(running) = &*self.shared.running.lock()
         {
             // A report from the replaced address may wait to be processed: this takes its place.
             let _ = running.sender.node_discovered(node, description.clone());
@@ -242,7 +243,7 @@ impl Tunnel for HttpTunnel {
 
 impl TunnelState {
     fn bases(&self) -> MutexGuard<'_, Bases> {
-        lock(&self.bases)
+        self.bases.lock()
     }
 
     /// Returns `true` if `ip` is in one of the networks of the option `base_networks`, so that a base with this address may report from
@@ -253,7 +254,7 @@ impl TunnelState {
 
     /// Returns the sender that passes reports to the virtual-node handler. Fails if the tunnel does not run.
     fn sender(&self, command: ArkletCommand) -> Result<TunnelSender, DriverError> {
-        lock(&self.running).as_ref().map(|running| running.sender.clone()).ok_or_else(|| not_running(command))
+        self.running.lock().as_ref().map(|running| running.sender.clone()).ok_or_else(|| not_running(command))
     }
 
     /// Returns the address of a base. Fails if this process knows none, neither from a report nor from the Node object.

@@ -13,11 +13,12 @@ mod tls;
 mod topics;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Container;
+use parking_lot::Mutex;
 use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, Tunnel, TunnelSender};
 use staffetta_driver::{ContainerKey, DriverError, Reason, RequestRecord};
 use tokio::sync::Notify;
@@ -30,7 +31,7 @@ use self::link::{LinkClient, SentCommand, Unconfirmed};
 pub use self::options::{MqttTunnelOptions, MqttVersion};
 use self::subscriptions::Subscriptions;
 use self::topics::Topics;
-use crate::lock::{ClearOnDrop, lock};
+use crate::clear_on_drop::ClearOnDrop;
 use crate::module::{self, Module};
 use crate::operations::{ArkletCommand, Operations};
 use crate::options::milliseconds;
@@ -117,7 +118,7 @@ impl MqttTunnel {
 
     /// Returns the error of the last connection; `None` while the tunnel is connected, and before the first error.
     pub fn connection_error(&self) -> Option<String> {
-        lock(&self.state.connection_error).clone()
+        self.state.connection_error.lock().clone()
     }
 
     /// Publishes the command that changes a module, and returns at once; the answer of the base arrives as a report. Fails if the
@@ -134,7 +135,7 @@ impl MqttTunnel {
         let key = module.key();
         let body = serde_json::to_vec(&module)
             .map_err(|error| DriverError::new(Reason::Refused, command.step()).because(error))?;
-        if self.connected() && !lock(&self.state.subscriptions).has_reported(base) {
+        if self.connected() && !self.state.subscriptions.lock().has_reported(base) {
             let error = DriverError::new(Reason::Awaited, command.step());
             return Err(error
                 .detail(format!("base {base} has not reported its modules since the broker was reached")));
@@ -142,9 +143,9 @@ impl MqttTunnel {
         // No answer to an earlier command is certain to come. The caller repeats it only after it has looked for its effect.
         self.state.operations.forget(base, &key);
         let under_way = self.state.operations.begin(base, command, Some(&key))?;
-        let connection = lock(&self.state.connection).clone();
+        let connection = self.state.connection.lock().clone();
         let sent = self.state.publish(base, command, body)?;
-        let mut running = lock(&self.state.running);
+        let mut running = self.state.running.lock();
         let running = running.as_mut().ok_or_else(|| not_running(base, command))?;
         under_way.record(RequestRecord::start("PUBLISH", &running.topics.command(base, command), true));
         let (sender, base) = (running.sender.clone(), base.clone());
@@ -169,15 +170,15 @@ impl Tunnel for MqttTunnel {
     }
 
     fn ready(&self) -> bool {
-        lock(&self.state.running).is_some()
+        self.state.running.lock().is_some()
     }
 
     fn connected(&self) -> bool {
-        lock(&self.state.link).is_some()
+        self.state.link.lock().is_some()
     }
 
     fn dropped_reports(&self) -> u64 {
-        lock(&self.state.dropped).total()
+        self.state.dropped.lock().total()
     }
 
     async fn start(
@@ -200,7 +201,7 @@ impl Tunnel for MqttTunnel {
         let topics = Topics::new(environment)?;
         let running =
             RunningTunnel { topics: topics.clone(), sender: sender.clone(), changes: JoinSet::new() };
-        *lock(&self.state.running) = Some(running);
+        *self.state.running.lock() = Some(running);
         let _stopped = ClearOnDrop(&self.state.running);
         let client_id = format!("{}@@@{client_id}", options.client_prefix);
         let connecting = async {
@@ -211,7 +212,7 @@ impl Tunnel for MqttTunnel {
                 if established {
                     delay = FIRST_DELAY;
                 }
-                *lock(&self.state.connection_error) = Some(error.to_string());
+                *self.state.connection_error.lock() = Some(error.to_string());
                 warn!(tunnel = KEY, broker = options.broker, %error, ?delay, "no connection to the broker; trying again");
                 tokio::time::sleep(delay).await;
                 delay = (delay * 2).min(MAX_DELAY);
@@ -224,13 +225,13 @@ impl Tunnel for MqttTunnel {
     }
 
     async fn on_node_start(&self, node: &NodeId, _: &NodeDescription) {
-        lock(&self.state.subscriptions).start(node);
+        self.state.subscriptions.lock().start(node);
         self.state.changed.notify_one();
     }
 
     async fn on_node_stop(&self, node: &NodeId) {
         self.state.operations.stop(node);
-        lock(&self.state.subscriptions).stop(node);
+        self.state.subscriptions.lock().stop(node);
         self.state.changed.notify_one();
     }
 
@@ -291,9 +292,9 @@ impl MqttState {
             base = base.as_str()
         );
         let _entered = span.enter();
-        let topic = lock(&self.running).as_ref().map(|running| running.topics.command(base, command));
+        let topic = self.running.lock().as_ref().map(|running| running.topics.command(base, command));
         let topic = topic.ok_or_else(|| not_running(base, command))?;
-        let link = lock(&self.link).clone();
+        let link = self.link.lock().clone();
         let link = link.ok_or_else(|| unavailable("there is no connection to the broker"))?;
         // Over MQTT 5, a command that the base has not received expires before another replica may take the node.
         link.publish(topic, body, self.options.send_limit)
@@ -347,7 +348,7 @@ async fn log_dropped_reports(state: &MqttState) -> Infallible {
     let mut ticks = tokio::time::interval(DROPPED_PERIOD);
     loop {
         ticks.tick().await;
-        if let Some((count, topic, reason)) = lock(&state.dropped).take() {
+        if let Some((count, topic, reason)) = state.dropped.lock().take() {
             warn!(
                 tunnel = KEY,
                 count, topic, reason, "reports of bases were dropped; the latest one is shown"

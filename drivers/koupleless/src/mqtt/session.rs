@@ -18,8 +18,8 @@ use super::message::{self, BaseMessage, DropReason};
 use super::subscriptions::SubscriptionChange;
 use super::topics::Topics;
 use super::{KEY, MqttState};
+use crate::clear_on_drop::ClearOnDrop;
 use crate::clock::{boot_time, suspension_fence};
-use crate::lock::{ClearOnDrop, lock};
 use crate::operations::{ArkletCommand, report};
 use crate::options::milliseconds;
 
@@ -44,12 +44,12 @@ pub(super) async fn run(
         Err(_) => return (format!("no answer within {} s", limit.as_secs_f32()).into(), false),
     }
     info!(tunnel = KEY, broker = state.options.broker, "connected to the broker");
-    lock(&state.subscriptions).connected();
-    *lock(&state.connection_error) = None;
+    state.subscriptions.lock().connected();
+    *state.connection_error.lock() = None;
     let connection = CancellationToken::new();
-    *lock(&state.connection) = connection.clone();
+    *state.connection.lock() = connection.clone();
     let _ended = connection.drop_guard();
-    *lock(&state.link) = Some(client.clone());
+    *state.link.lock() = Some(client.clone());
     let _connected = ClearOnDrop(&state.link);
     let awake = suspension_fence(state.options.send_limit, boot_time);
     let ended = tokio::select! {
@@ -99,7 +99,7 @@ async fn receive(
             LinkEvent::Message { topic, payload, retained } => {
                 let read = read(topics, &topic, &payload, retained, max_age);
                 let passed = read.and_then(|(base, message, sent)| match message {
-                    message if !lock(&state.subscriptions).accept(&base, &message, sent, max_age) => {
+                    message if !state.subscriptions.lock().accept(&base, &message, sent, max_age) => {
                         Err("a newer one came before it".to_owned())
                     }
                     BaseMessage::Baseline(request) => {
@@ -110,7 +110,7 @@ async fn receive(
                     other => pass_on(state, sender, &base, other),
                 });
                 if let Err(reason) = passed {
-                    lock(&state.dropped).record(&topic, reason);
+                    state.dropped.lock().record(&topic, reason);
                 }
             }
         }
@@ -144,7 +144,7 @@ fn pass_on(
     message: BaseMessage,
 ) -> Result<(), DropReason> {
     let is_report = matches!(message, BaseMessage::Modules(_));
-    if !is_report && lock(&state.subscriptions).heard(base, Instant::now()) {
+    if !is_report && state.subscriptions.lock().heard(base, Instant::now()) {
         state.changed.notify_one();
     }
     let sent = match message {
@@ -160,7 +160,7 @@ fn pass_on(
         BaseMessage::Baseline(_) => Ok(()), // it is answered, not passed on
     };
     if is_report && sent.is_ok() {
-        lock(&state.subscriptions).reported(base);
+        state.subscriptions.lock().reported(base);
     }
     sent.map_err(|error| error.to_string())
 }
@@ -170,21 +170,21 @@ async fn subscribe(state: &MqttState, topics: &Topics, client: &LinkClient) -> R
     client.subscribe(topics.of_all_bases()).await?;
     let mut asked = Instant::now();
     loop {
-        let change = lock(&state.subscriptions).next_change();
+        let change = state.subscriptions.lock().next_change();
         let filters = |bases: Vec<NodeId>| bases.iter().flat_map(|base| topics.of_base(base)).collect();
         match change {
             Some(SubscriptionChange::Subscribe(bases)) => client.subscribe(filters(bases)).await?,
             Some(SubscriptionChange::Unsubscribe(bases)) => client.unsubscribe(filters(bases)).await?,
             None => {
                 let (waiting, bases) = {
-                    let subscriptions = lock(&state.subscriptions);
+                    let subscriptions = state.subscriptions.lock();
                     (subscriptions.queries() > 0, subscriptions.bases())
                 };
                 tokio::select! {
                     () = state.changed.notified() => {}
                     () = tokio::time::sleep_until(asked + pace(state, bases)), if waiting => {
                         asked = Instant::now();
-                        let base = lock(&state.subscriptions).next_query(asked);
+                        let base = state.subscriptions.lock().next_query(asked);
                         if let Some(base) = base
                             && let Err(error) = state.publish(&base, ArkletCommand::QueryAllBiz, b"{}".to_vec())
                         {

@@ -22,7 +22,7 @@ fn cart() -> Container {
 
 /// Records a base that has reported its modules, and is not to be asked for them.
 fn has_reported(tunnel: &MqttTunnel, base: &NodeId) {
-    let mut subscriptions = lock(&tunnel.state.subscriptions);
+    let mut subscriptions = tunnel.state.subscriptions.lock();
     subscriptions.start(base);
     subscriptions.next_query(Instant::now());
     subscriptions.reported(base);
@@ -40,13 +40,13 @@ async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way()
 
     let (sender, _receiver) = channel(TunnelLimits::default());
     let (topics, changes) = (Topics::new("dev").unwrap(), JoinSet::new());
-    *lock(&tunnel.state.running) = Some(RunningTunnel { topics, sender, changes });
+    *tunnel.state.running.lock() = Some(RunningTunnel { topics, sender, changes });
     let error = load().await.unwrap_err();
     assert!(error.to_string().contains("there is no connection"), "{error}");
 
     // A connection that sends nothing.
     let (client, _events) = link::open(&tunnel.state.options, None, "test");
-    *lock(&tunnel.state.link) = Some(client);
+    *tunnel.state.link.lock() = Some(client);
     while tunnel.fetch_health_data(&base).await.is_ok() {}
     let error = load().await.unwrap_err();
     assert!(error.to_string().contains("cannot be queued"), "{error}");
@@ -54,7 +54,7 @@ async fn a_command_that_cannot_be_queued_leaves_no_record_and_is_not_under_way()
     assert!(!end() && log.is_empty(), "{:?}", log.requests());
 
     let (client, _events) = link::open(&tunnel.state.options, None, "test");
-    *lock(&tunnel.state.link) = Some(client);
+    *tunnel.state.link.lock() = Some(client);
     load().await.unwrap();
     assert!(end(), "it is under way");
     let requests = log.requests();

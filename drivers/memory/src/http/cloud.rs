@@ -1,9 +1,10 @@
 //! The simulated cloud of a server. It passes calls to the drivers `memory`, and logs the resources that they create, change and release.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 
 use super::effects::{EffectKind, EffectLog, LoggedEffect, ResourceKind};
 use super::method::Method;
-use crate::lock::lock;
 use crate::{
     Faults, MemoryLoadBalancerDriver, MemoryNetwork, MemoryOptions, MemoryPort, MemoryPublicIpDriver,
     MemoryServices, MemoryVifDriver,
@@ -51,7 +51,7 @@ impl ServedCloud {
 
     /// Returns the log of the resources that calls have created, changed and released so far.
     pub(super) fn effects(&self) -> EffectLog {
-        lock(&self.log).clone()
+        self.log.lock().clone()
     }
 
     /// Returns the existing ports of all clusters.
@@ -196,7 +196,7 @@ impl ServedCloud {
         look: impl Fn(Option<&R>) -> Option<ObservedResource>,
         work: impl FnOnce() -> Result<R, DriverError>,
     ) -> Result<R, DriverError> {
-        let mut log = lock(&self.log);
+        let mut log = self.log.lock();
         let before = look(None);
         let answer = work();
         let (effect, observed) = match (before, look(answer.as_ref().ok())) {

@@ -1,12 +1,10 @@
 //! Limits the number of calls of one service that are in flight.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
-
-use crate::lock::lock;
 
 /// The time after a decrease of the limit of calls in flight during which it does not decrease again, because the throttled responses
 /// belong to calls that were already in flight.
@@ -60,7 +58,7 @@ impl Permit<'_> {
     /// down to one, unless it did so less than a second ago. It grows by one after as many unthrottled responses as its size, up to the
     /// maximum.
     pub(super) fn answered(&self, throttled: bool) {
-        let (window, now) = (&mut *lock(&self.limiter.window), Instant::now());
+        let (window, now) = (&mut *self.limiter.window.lock(), Instant::now());
         if !throttled {
             window.unthrottled_count += 1;
             if window.unthrottled_count >= window.size && window.size < self.limiter.max {
@@ -80,7 +78,7 @@ impl Permit<'_> {
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        let window = &mut *lock(&self.limiter.window);
+        let window = &mut *self.limiter.window.lock();
         if window.permits > window.size {
             window.permits -= 1;
             self.held.take().into_iter().for_each(SemaphorePermit::forget);
@@ -95,7 +93,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_window_halves_when_throttled_and_grows_by_one_after_as_many_responses_as_its_size() {
         let limiter = Limiter::new(16);
-        let (call, size) = (limiter.permit().await, || lock(&limiter.window).size);
+        let (call, size) = (limiter.permit().await, || limiter.window.lock().size);
         call.answered(true);
         call.answered(true);
         assert_eq!(size(), 8, "one decrease for all calls that were under way");

@@ -46,9 +46,11 @@ impl SecretReader {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::sync::{Arc, Mutex};
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -69,7 +71,7 @@ mod tests {
             let (coming, begun) = (Arc::clone(&self.coming), Arc::clone(&self.begun));
             move || {
                 begun.fetch_add(1, Ordering::SeqCst);
-                let came = coming.lock().unwrap().recv_timeout(Duration::from_secs(30));
+                let came = coming.lock().recv_timeout(Duration::from_secs(30));
                 came.map(str::to_owned).map_err(io::Error::other)
             }
         }

@@ -1,8 +1,9 @@
 //! The session of a cloud: one token, which all calls share and which is renewed before it expires.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -13,7 +14,6 @@ use super::token::Token;
 use crate::access::Access;
 use crate::error::{OpenStackError, Result};
 use crate::http::HttpClient;
-use crate::lock::lock;
 use crate::service_kind::ServiceKind;
 
 /// If a service is missing in the catalogue and the token is at least this old, a login reads the catalogue again.
@@ -119,7 +119,7 @@ impl KeystoneSession {
                 state.backoff.succeeded();
                 info!("logged in to Keystone");
                 let token = Arc::new(token);
-                *lock(&self.current) = Some(Arc::clone(&token));
+                *self.current.lock() = Some(Arc::clone(&token));
                 Ok(token)
             }
             Err(error) => {
@@ -142,6 +142,6 @@ impl KeystoneSession {
 
     /// Returns the last token, even if it has expired; `None` before the first login.
     fn current(&self) -> Option<Arc<Token>> {
-        lock(&self.current).clone()
+        self.current.lock().clone()
     }
 }

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Mutex;
 
-use crate::lock::lock;
+use parking_lot::Mutex;
 
 /// The registry of the bulk requests by which this process creates pooled ports. It gives each a name that no other process uses, and
 /// records which of them are in flight.
@@ -44,7 +43,7 @@ impl BatchRegistry {
 
     /// Registers a bulk request, which the caller is about to send, as in flight, with a new name.
     pub(super) fn begin(&self) -> Batch<'_> {
-        let mut numbers = lock(&self.numbers);
+        let mut numbers = self.numbers.lock();
         numbers.last += 1;
         let number = numbers.last;
         numbers.in_flight.insert(number);
@@ -54,7 +53,7 @@ impl BatchRegistry {
     /// Returns the present time as a cutoff: the lowest number of a bulk request in flight or, if there is none, the number of the next
     /// one.
     pub(super) fn cutoff(&self) -> BatchCutoff {
-        let numbers = lock(&self.numbers);
+        let numbers = self.numbers.lock();
         BatchCutoff(numbers.in_flight.first().copied().unwrap_or(numbers.last + 1))
     }
 
@@ -76,7 +75,7 @@ impl Batch<'_> {
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        lock(&self.registry.numbers).in_flight.remove(&self.number);
+        self.registry.numbers.lock().in_flight.remove(&self.number);
     }
 }
 

@@ -189,8 +189,8 @@ fn requested_groups(port: &PortBody, default_groups: &[SecurityGroupId]) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
+    use parking_lot::Mutex;
     use serde_json::json;
 
     use super::*;
@@ -209,8 +209,8 @@ mod tests {
     async fn request(count: usize, room: usize, error: DriverError) -> (BulkVifResult, Vec<usize>) {
         let (left, sizes) = (Mutex::new(room), Mutex::new(Vec::new()));
         let created = create_batch(count, |size| {
-            sizes.lock().unwrap().push(size);
-            let mut left = left.lock().unwrap();
+            sizes.lock().push(size);
+            let mut left = left.lock();
             let result = if size <= *left {
                 *left -= size;
                 BulkVifResult { vifs: vifs(size), failure: None }
@@ -219,7 +219,7 @@ mod tests {
             };
             async move { result }
         });
-        (created.await, sizes.into_inner().unwrap())
+        (created.await, sizes.into_inner())
     }
 
     #[tokio::test]
@@ -241,14 +241,14 @@ mod tests {
     async fn a_request_that_creates_nothing_and_does_not_fail_is_the_last_one() {
         let sizes = Mutex::new(Vec::new());
         let created = create_batch(50, |size| {
-            sizes.lock().unwrap().push(size);
-            assert!(sizes.lock().unwrap().len() < 10, "it never ends");
+            sizes.lock().push(size);
+            assert!(sizes.lock().len() < 10, "it never ends");
             let full = failed(DriverError::new(Reason::Quota, "create"));
             std::future::ready(if size > 25 { full } else { BulkVifResult::default() })
         });
         let created = created.await;
         assert_eq!((created.vifs.len(), created.failure.is_none()), (0, true));
-        assert_eq!(sizes.into_inner().unwrap(), [50, 25]);
+        assert_eq!(sizes.into_inner(), [50, 25]);
     }
 
     #[tokio::test]

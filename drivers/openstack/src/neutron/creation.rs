@@ -2,16 +2,16 @@
 //! calls are in flight wait, and share the next bulk call.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
+use parking_lot::Mutex;
 use staffetta_driver::{DriverError, Reason, RequestLog};
 use tokio::sync::oneshot;
 
 use super::api::NeutronApi;
 use super::wire::{NewPort, PortBody};
 use crate::error::{OpenStackError, Result};
-use crate::lock::lock;
 
 /// The maximum number of ports that one call creates. Neutron needs a few seconds for a call of this size.
 const MAX_BATCH: usize = 50;
@@ -65,7 +65,7 @@ impl PortCreator {
     pub(crate) async fn create(&self, port: NewPort) -> Created {
         let (caller, created) = oneshot::channel();
         let starts = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             queue.waiting.push_back((port, caller, RequestLog::current()));
             let starts = queue.calls < self.max_calls;
             queue.calls += usize::from(starts);
@@ -88,7 +88,7 @@ impl PortCreator {
 
     /// Returns the ports of the next batch. If no ports are waiting, records that one batch fewer is in flight and returns `None`.
     fn next_batch(&self) -> Option<Vec<PendingPort>> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         queue.waiting.retain(|(_, caller, _)| !caller.is_closed());
         let size = batch_size(queue.waiting.len(), self.max_calls);
         if size == 0 {
@@ -129,7 +129,7 @@ impl PortCreator {
             let is_same = |(other, _): &&(NewPort, _)| {
                 other.project_id == port.project_id && other.fixed_ips == port.fixed_ips
             };
-            let known = lock(&exhausted).iter().find(is_same).map(|(_, error)| error.clone());
+            let known = exhausted.lock().iter().find(is_same).map(|(_, error)| error.clone());
             if let Some(error) = known {
                 return drop(caller.send(Err(error)));
             }
@@ -137,7 +137,7 @@ impl PortCreator {
             if let Err(error) = &created
                 && has_no_room(error)
             {
-                lock(&exhausted).push((port, error.clone()));
+                exhausted.lock().push((port, error.clone()));
             }
             drop(caller.send(created));
         };

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::{DriverError, Reason, SubnetId, VifId};
 
 use super::api::NeutronApi;
@@ -12,7 +13,6 @@ use super::nodes::NodePorts;
 use super::vlans::VlanPool;
 use super::wire::{PortBody, TrunkBody};
 use crate::error::{DriverResult, OpenStackError};
-use crate::lock::lock;
 
 /// The maximum number of attempts to find free VLAN ids while other programs use the same trunk.
 const MAX_ATTEMPTS: usize = 4;
@@ -68,14 +68,14 @@ impl Trunks {
 
     /// Reserves VLAN ids on a trunk, except those in the ownership marks of ports that are not subports yet.
     fn reserve(&self, trunk: &Arc<NodeTrunk>, count: usize) -> DriverResult<VlanReservation> {
-        let reserved = lock(&self.reserved);
+        let reserved = self.reserved.lock();
         trunk.reserve(count, reserved.get(&trunk.id).unwrap_or(&BTreeSet::new()))
     }
 
     /// Records the VLAN ids in the ownership marks of ports that are not subports yet, each with the id of its trunk. With `all`, these
     /// replace those recorded before; otherwise they are added.
     pub(crate) fn set_reserved(&self, vlans: impl IntoIterator<Item = (String, u16)>, all: bool) {
-        let mut reserved = lock(&self.reserved);
+        let mut reserved = self.reserved.lock();
         if all {
             reserved.clear();
         }
@@ -195,7 +195,7 @@ impl NodeTrunk {
 
     /// Locks the pool of VLAN ids of the trunk, and returns it.
     fn vlans(&self) -> MutexGuard<'_, VlanPool> {
-        lock(&self.vlans)
+        self.vlans.lock()
     }
 }
 

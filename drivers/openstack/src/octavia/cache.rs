@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::Mutex;
 
 use dashmap::{DashMap, DashSet};
+use parking_lot::Mutex;
 use staffetta_driver::{LoadBalancerId, Member, MemberId, PoolId, Uid};
-
-use crate::lock::lock;
 
 /// The owners of load balancers and the members of pools that this process has read or written.
 #[derive(Debug, Default)]
@@ -82,7 +80,7 @@ impl<K, V> Default for ResourceIndex<K, V> {
 impl<K: Eq + Hash, V: Clone + PartialEq> ResourceIndex<K, V> {
     /// Records the start of a full list, and returns its number for [`end_list`](Self::end_list).
     pub(super) fn start_list(&self) -> u64 {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.lists += 1;
         state.lists
     }
@@ -90,36 +88,36 @@ impl<K: Eq + Hash, V: Clone + PartialEq> ResourceIndex<K, V> {
     /// Records the end of the full list with the number `list`. Keeps the entries for which `exists` returns `true`, and those that were
     /// added since the list was started.
     pub(super) fn end_list(&self, list: u64, exists: impl Fn(&K) -> bool) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.resources.retain(|key, (_, added)| *added >= list || exists(key));
         state.complete = true;
     }
 
     /// Returns `true` if a full list has ended, so that a resource without an entry does not exist.
     pub(super) fn is_complete(&self) -> bool {
-        lock(&self.0).complete
+        self.0.lock().complete
     }
 
     /// Adds or replaces an entry. Full lists in progress do not remove it.
     pub(super) fn insert(&self, key: K, value: V) {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let lists = state.lists;
         state.resources.insert(key, (value, lists));
     }
 
     /// Removes the entry of a resource that was deleted.
     pub(super) fn remove(&self, key: &K) {
-        lock(&self.0).resources.remove(key);
+        self.0.lock().resources.remove(key);
     }
 
     /// Returns the value of a resource, or `None` if it has no entry.
     pub(super) fn get(&self, key: &K) -> Option<V> {
-        lock(&self.0).resources.get(key).map(|(value, _)| value.clone())
+        self.0.lock().resources.get(key).map(|(value, _)| value.clone())
     }
 
     /// Returns `true` if any resource has this value.
     pub(super) fn contains_value(&self, value: &V) -> bool {
-        lock(&self.0).resources.values().any(|(known, _)| known == value)
+        self.0.lock().resources.values().any(|(known, _)| known == value)
     }
 }
 

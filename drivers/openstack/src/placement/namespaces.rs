@@ -1,17 +1,16 @@
 //! The projects and networks of namespaces, read from the annotations of the namespaces.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
+use parking_lot::Mutex;
 use staffetta_driver::{
     DriverError, NAMESPACE_NETWORK, NamespaceNetwork, NamespaceObserver, ProjectId, Reason, Uid,
 };
 use tokio::time::Instant;
 
 use crate::error::{DriverResult, StepName};
-use crate::lock::lock;
 
 /// The annotation of a namespace that contains the id of the OpenStack project of its pods and services, with the name that Kuryr uses.
 pub const PROJECT: &str = "openstack.org/kuryr-project";
@@ -71,7 +70,7 @@ impl Namespaces {
     /// Returns the record of the namespace `name`: its UID, project and network, and the time at which the watch first reported it. Until
     /// then, the error is [`Reason::Awaited`]; `step` is the operation that the error names.
     fn record(&self, step: StepName, name: &str) -> DriverResult<NamespaceRecord> {
-        lock(&self.0).get(name).cloned().ok_or_else(|| {
+        self.0.lock().get(name).cloned().ok_or_else(|| {
             let detail = format!("the namespace {name} is not known yet");
             DriverError::new(Reason::Awaited, step).detail(detail).after(RETRY_DELAYS.0)
         })
@@ -92,7 +91,7 @@ impl NamespaceObserver for Namespaces {
     fn present(&self, namespace: &Namespace) {
         let meta = &namespace.metadata;
         let uid: Uid = meta.uid.clone().unwrap_or_default().into();
-        let mut namespaces = lock(&self.0);
+        let mut namespaces = self.0.lock();
         let name = meta.name.clone().unwrap_or_default();
         let before = namespaces.get(&name).filter(|known| known.uid == uid);
         let since = before.map_or_else(Instant::now, |known| known.since);
@@ -101,7 +100,7 @@ impl NamespaceObserver for Namespaces {
     }
 
     fn gone(&self, name: &str, uid: &Uid) {
-        let mut namespaces = lock(&self.0);
+        let mut namespaces = self.0.lock();
         if namespaces.get(name).is_some_and(|known| known.uid == *uid) {
             namespaces.remove(name);
         }

@@ -1,11 +1,8 @@
 //! Coalesces calls: those that arrive while a request is in flight share the next request.
 
-use std::sync::Mutex;
-
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
-
-use crate::lock::lock;
 
 /// A coalescer of calls: at most one request is in flight, and all calls that arrive during it share the next one. Each call has a question
 /// of the type `Q` and gets an answer of the type `A`. Before a request starts, other tasks that can run get a turn, so that their calls
@@ -33,7 +30,7 @@ impl<Q: Clone, A> Coalescer<Q, A> {
     {
         loop {
             let (sender, mut answer) = oneshot::channel();
-            lock(&self.waiting).push((question.clone(), sender));
+            self.waiting.lock().push((question.clone(), sender));
             let _in_flight = tokio::select! {
                 biased;
                 answer = &mut answer => match answer {
@@ -48,7 +45,7 @@ impl<Q: Clone, A> Coalescer<Q, A> {
                 Err(TryRecvError::Empty) => {}
             }
             tokio::task::yield_now().await;
-            let all = std::mem::take(&mut *lock(&self.waiting));
+            let all = std::mem::take(&mut *self.waiting.lock());
             let (questions, senders): (Vec<_>, Vec<_>) =
                 all.into_iter().filter(|(_, sender)| !sender.is_closed()).unzip();
             for (sender, answer) in senders.into_iter().zip(request(questions).await) {
@@ -75,7 +72,7 @@ mod tests {
 
     async fn double(doubling: &Doubling, number: u32) -> u32 {
         let request = |numbers: Vec<u32>| async {
-            doubling.1.lock().unwrap().push(numbers.clone());
+            doubling.1.lock().push(numbers.clone());
             sleep(Duration::from_millis(100)).await;
             numbers.into_iter().map(|number| 2 * number).collect()
         };
@@ -94,7 +91,7 @@ mod tests {
         for (number, call) in (0..).zip(calls) {
             assert_eq!(call.await.unwrap(), 2 * number);
         }
-        let requests: Vec<usize> = doubling.1.lock().unwrap().iter().map(Vec::len).collect();
+        let requests: Vec<usize> = doubling.1.lock().iter().map(Vec::len).collect();
         assert_eq!(requests, [50]);
     }
 

@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard};
 
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::DriverError;
 use tokio::time::Instant;
 
 use super::coalescer::Coalescer;
 use super::schedule::{Pacing, PollSchedule, PollState};
 use crate::error::{DriverResult, Result};
-use crate::lock::lock;
 
 /// A poller of the status of resources, with at most one request in flight, at the times that a [`PollSchedule`] determines.
 #[derive(Debug)]
@@ -29,7 +28,7 @@ impl<K, P: Pacing> Default for Poller<K, P> {
 impl<K: Clone + Eq + Hash + Ord, P: Pacing> Poller<K, P> {
     /// Locks the schedule of the polls, and returns it.
     pub(crate) fn schedule(&self) -> MutexGuard<'_, PollSchedule<K, P>> {
-        lock(&self.schedule)
+        self.schedule.lock()
     }
 
     /// Returns the state of a resource. If its poll is due, `fetch` reads the status of all resources that are polled with it. The map that

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use parking_lot::{RwLock, RwLockReadGuard};
 use staffetta_driver::NodeInfo;
 
 /// The names, addresses and VIF drivers of the nodes of the cluster, kept current by the watch of nodes.
@@ -13,7 +13,7 @@ pub(crate) struct NodeIndex(RwLock<HashMap<String, NodeInfo>>);
 impl NodeIndex {
     /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`.
     pub(crate) fn update(&self, name: &str, facts: Option<&NodeInfo>) {
-        let mut nodes = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut nodes = self.0.write();
         match facts {
             Some(facts) => {
                 let addresses = facts.addresses.iter().map(|address| canonical(address)).collect();
@@ -45,7 +45,7 @@ impl NodeIndex {
     }
 
     fn nodes(&self) -> RwLockReadGuard<'_, HashMap<String, NodeInfo>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read()
     }
 }
 

@@ -1,10 +1,11 @@
 //! The VIF pool that keeps no VIFs ready.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use staffetta_driver::{
     Activation, DriverError, Owned, Owner, PodVifDriver, Vif, VifPoolDriver, VifPoolKey, VifRequest,
 };
@@ -51,7 +52,7 @@ impl NoopVifPool {
     /// others try.
     fn admit(&self, scopes: &[Scope]) -> Result<Vec<Arc<()>>, DriverError> {
         let now = self.began.elapsed();
-        let exhausted = self.exhausted.lock().unwrap_or_else(PoisonError::into_inner);
+        let exhausted = self.exhausted.lock();
         let needed = || scopes.iter().filter_map(|scope| exhausted.get(scope));
         for Exhausted { failure, backoff, room, trying } in needed() {
             let is_full = Arc::strong_count(trying) > *room;
@@ -65,7 +66,7 @@ impl NoopVifPool {
     /// Records the result of a request for a VIF of `key`.
     fn record(&self, key: &VifPoolKey, scopes: &[Scope], failure: Option<&DriverError>) {
         let now = self.began.elapsed();
-        let mut exhausted = self.exhausted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut exhausted = self.exhausted.lock();
         let Some(failure) = failure else {
             for scope in scopes {
                 if let Some(relieved) = exhausted.get_mut(scope) {

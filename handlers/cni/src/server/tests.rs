@@ -129,10 +129,10 @@ async fn a_plugin_that_is_killed_while_its_pod_is_bound_leaves_it_bound_as_a_who
     let address = serve(&daemon, &Listen::Unix(folder.path().join("cni.sock"))).await;
     daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
     let (release, gate) = channel();
-    *kernel.gate.lock().unwrap() = Some(gate);
+    *kernel.gate.lock() = Some(gate);
     let body = json!(request("web", "u1", "c1")).to_string();
     let killed = send(&address, "/addNetwork", &body).await;
-    eventually(|| kernel.gate.lock().unwrap().is_none()).await;
+    eventually(|| kernel.gate.lock().is_none()).await;
     drop(killed);
     release.send(()).unwrap();
     eventually(|| kernel.ports() == ["port-001-0000"]).await;

@@ -18,7 +18,7 @@ async fn a_pod_is_bound_as_soon_as_its_vif_appears_and_answered_when_it_is_activ
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         // The agent sees the interface before it reports the port as active.
         assert_eq!(kernel.ports(), ["port-001-0000"]);
-        assert!(kernel.announced.lock().unwrap().is_empty(), "the network would drop it");
+        assert!(kernel.announced.lock().is_empty(), "the network would drop it");
         daemon.pods.put(&pod("web", "u1", &PodState::new(vif(1))));
     };
     let (answer, ()) = tokio::join!(daemon.add(&adding), feed);
@@ -26,7 +26,7 @@ async fn a_pod_is_bound_as_soon_as_its_vif_appears_and_answered_when_it_is_activ
     assert_eq!(answer["versioned_object.name"], "VIFBridge");
     assert_eq!(answer["versioned_object.data"]["id"], "port-001-0000");
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    assert_eq!(*kernel.announced.lock().unwrap(), ["port-001-0000"]);
+    assert_eq!(*kernel.announced.lock(), ["port-001-0000"]);
     assert_eq!(daemon.add(&adding).await.unwrap(), answer);
 }
 

@@ -88,10 +88,10 @@ async fn pods_that_are_bound_again_while_what_a_reboot_left_is_unbound_stay_boun
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         std::fs::write(&path, record.replace(boot.trim(), "earlier")).unwrap();
     }
-    kernel.plugged.lock().unwrap().clear();
+    kernel.plugged.lock().clear();
     let second = daemon(&kernel, folder.path());
     let (release, gate) = channel();
-    *kernel.gate.lock().unwrap() = Some(gate);
+    *kernel.gate.lock() = Some(gate);
     let add = async |uid: &str, number| {
         second.pods.put(&pod(uid, uid, &PodState::new(vif(number))));
         second.add(&request(uid, uid, uid)).await.unwrap();
@@ -131,10 +131,10 @@ async fn gc_unbinds_what_it_can_when_one_interface_cannot_be_removed() {
         daemon.pods.put(&pod(&uid, &uid, &state));
         daemon.add(&request(&uid, &uid, &uid)).await.unwrap();
     }
-    *kernel.stuck.lock().unwrap() = Some("port-001-0000".to_owned());
+    *kernel.stuck.lock() = Some("port-001-0000".to_owned());
     daemon.collect(&ValidAttachments { valid: Vec::new() }).await.unwrap_err();
     assert_eq!(kernel.ports(), ["port-001-0000"]);
-    *kernel.stuck.lock().unwrap() = Some("port-003-0000".to_owned());
+    *kernel.stuck.lock() = Some("port-003-0000".to_owned());
     daemon.collect(&ValidAttachments { valid: Vec::new() }).await.unwrap();
     assert!(kernel.ports().is_empty());
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use staffetta_cni::error::CniError;
 use staffetta_cni::message::CniRequest;
@@ -39,16 +40,16 @@ impl Kernel {
     }
 
     pub(crate) fn ports(&self) -> Vec<String> {
-        self.plugged.lock().unwrap().values().map(|attachment| attachment.vif.id.to_string()).collect()
+        self.plugged.lock().values().map(|attachment| attachment.vif.id.to_string()).collect()
     }
 
     /// The owners of the interfaces.
     pub(crate) fn owners(&self) -> Vec<String> {
-        self.plugged.lock().unwrap().values().map(|attachment| attachment.owner.clone()).collect()
+        self.plugged.lock().values().map(|attachment| attachment.owner.clone()).collect()
     }
 
     fn change(&self) -> Result<(), DriverError> {
-        let gate = self.gate.lock().unwrap().take();
+        let gate = self.gate.lock().take();
         let _ = gate.map(|gate| gate.recv());
         let less = |left: usize| left.checked_sub(1);
         let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -59,7 +60,7 @@ impl Kernel {
 impl VifBindingDriver for Kernel {
     fn plug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         self.change()?;
-        let mut plugged = self.plugged.lock().unwrap();
+        let mut plugged = self.plugged.lock();
         let in_pod = (&attachment.netns, &attachment.interface);
         let is_there = |name: &String, found: &VifAttachment| {
             *name != attachment.host_interface() && (&found.netns, &found.interface) == in_pod
@@ -78,31 +79,31 @@ impl VifBindingDriver for Kernel {
 
     fn unplug(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
         self.change()?;
-        if self.stuck.lock().unwrap().as_deref() == Some(attachment.vif.id.as_str()) {
+        if self.stuck.lock().as_deref() == Some(attachment.vif.id.as_str()) {
             return Err(DriverError::new(Reason::Unavailable, "remove the interface"));
         }
         let is_other = |name: &String, interface: &mut VifAttachment| {
             *name != attachment.host_interface() || interface.owner != attachment.owner
         };
-        self.plugged.lock().unwrap().retain(is_other);
+        self.plugged.lock().retain(is_other);
         Ok(())
     }
 
     fn unplug_unrecorded(&self, owner: &str, _: &Path, _: &str) -> Result<(), DriverError> {
         self.change()?;
-        self.plugged.lock().unwrap().retain(|_, interface| interface.owner != owner);
+        self.plugged.lock().retain(|_, interface| interface.owner != owner);
         Ok(())
     }
 
     fn check(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        let plugged = self.plugged.lock().unwrap();
+        let plugged = self.plugged.lock();
         let found = plugged.get(&attachment.host_interface());
         let is_plugged = found.is_some_and(|found| found.owner == attachment.owner);
         if is_plugged { Ok(()) } else { Err(DriverError::new(Reason::NotFound, "check")) }
     }
 
     fn announce(&self, attachment: &VifAttachment) -> Result<(), DriverError> {
-        self.announced.lock().unwrap().push(attachment.vif.id.to_string());
+        self.announced.lock().push(attachment.vif.id.to_string());
         Ok(())
     }
 }

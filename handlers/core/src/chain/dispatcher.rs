@@ -51,7 +51,9 @@ impl<E: Message, M: Message, H: EventHandler<M>> EventHandler<E> for Dispatcher<
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::test_message::{HandlerFn, TestMessage};
@@ -63,7 +65,7 @@ mod tests {
         let handler = |name: &'static str| {
             let log = Arc::clone(&log);
             HandlerFn(move |_: &TestMessage| {
-                log.lock().unwrap().push(name);
+                log.lock().push(name);
                 if name == "first" { Err(Fault::permanent("refused").into()) } else { Ok(()) }
             })
         };
@@ -75,7 +77,7 @@ mod tests {
         dispatcher.add(TypeId::of::<String>(), all, handler("of another kind"));
         dispatcher.add(kind, all, handler("last"));
         let result = dispatcher.handle(&TestMessage::added("a"), &Context::detached()).await;
-        assert_eq!(*log.lock().unwrap(), ["first", "last"]);
+        assert_eq!(*log.lock(), ["first", "last"]);
         assert_eq!(result.expect_err("the first failed").to_string(), "refused");
     }
 }

@@ -317,12 +317,12 @@ fn join<'a>(names: impl Iterator<Item = &'a String>) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use http::{Request, Response};
     use kube::Client;
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::json;
 
     use super::*;
@@ -428,10 +428,10 @@ mod tests {
         let registry = Arc::new(registry);
         let calls = Arc::new(Mutex::new(Vec::new()));
         let recorded = Arc::clone(&calls);
-        let plan = DryRunPlan::new(move |_, call: PlannedCall| recorded.lock().unwrap().push(call.what));
+        let plan = DryRunPlan::new(move |_, call: PlannedCall| recorded.lock().push(call.what));
         let dry = setup(&registry, json!({})).dry_run(plan);
         assert_eq!(dry.driver::<dyn Lamp>().unwrap().name(), "recording");
-        assert_eq!(*calls.lock().unwrap(), ["light the candle"]);
+        assert_eq!(*calls.lock(), ["light the candle"]);
         assert_eq!(setup(&registry, json!({})).driver::<dyn Lamp>().unwrap().name(), "candle");
     }
 

@@ -145,11 +145,11 @@ pub const CLUSTER_ANNOTATION: &str = "staffetta.dev/cluster";
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Mutex;
     use std::time::Duration;
 
     use k8s_openapi::api::core::v1::Pod;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::event::{AnyEvent, Message};
@@ -160,7 +160,7 @@ mod tests {
 
     impl Log {
         fn record(&self, method: &'static str) {
-            self.0.lock().unwrap().push(method);
+            self.0.lock().push(method);
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
         feed.added(pod("default", "unwanted")).await.unwrap();
         let expected =
             ["added", "present", "modified", "present", "finalize", "finalize", "deleted", "deleted"];
-        assert_eq!(*log.lock().unwrap(), expected);
+        assert_eq!(*log.lock(), expected);
     }
 
     struct AsksAgain;
@@ -249,6 +249,6 @@ mod tests {
         for name in ["web", "db-1", "web-1"] {
             feed.added(pod("default", name)).await.unwrap();
         }
-        assert_eq!(*log.lock().unwrap(), ["added", "present"]);
+        assert_eq!(*log.lock(), ["added", "present"]);
     }
 }

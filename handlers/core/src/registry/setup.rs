@@ -3,9 +3,10 @@
 use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -172,13 +173,13 @@ impl Setup {
         if !requested.contains(&driver) {
             requested.push(driver);
         }
-        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = requested;
+        *self.requested.lock() = requested;
         made
     }
 
     /// Removes and returns the drivers that the handler that is being built has requested.
     pub(super) fn take_requested(&self) -> Vec<DriverId> {
-        std::mem::take(&mut self.requested.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.requested.lock())
     }
 
     /// Returns the driver trait `D`. Fails if it is not registered.
@@ -201,7 +202,7 @@ impl Setup {
 
     /// Sets the value that [`shared`](Self::shared) returns for the type `T`, such as a counter of the metrics.
     pub fn share<T: Send + Sync + 'static>(&self, value: Arc<T>) {
-        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut drivers = self.drivers.lock();
         drivers.insert((TypeId::of::<T>(), String::new()), Arc::new(value));
     }
 
@@ -229,7 +230,7 @@ impl Setup {
             async { run.await.map(|()| vec![finding]) }
         };
         let check = Check { name: name.to_owned(), run: Box::new(move || Box::pin(run())) };
-        self.checks.lock().unwrap_or_else(PoisonError::into_inner).0.push(check);
+        self.checks.lock().0.push(check);
     }
 
     /// Adds a check that runs on request, for `kubectl staffetta check`. The check must change nothing, and may take ten seconds.
@@ -253,12 +254,12 @@ impl Setup {
         F: Future<Output = Result<Vec<Finding>, HandlerError>> + Send + 'static,
     {
         let check = Check { name: category.to_owned(), run: Box::new(move || Box::pin(run())) };
-        self.checks.lock().unwrap_or_else(PoisonError::into_inner).1.push(check);
+        self.checks.lock().1.push(check);
     }
 
     /// Returns the checks that handlers and drivers added: those before the program is ready, and those on request.
     pub fn into_checks(self) -> (Vec<Check>, Vec<Check>) {
-        self.checks.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.checks.into_inner()
     }
 
     /// Returns the value for `key`, and builds the value with `make` if there is none. `make` may request other values of this setup.
@@ -267,7 +268,7 @@ impl Setup {
         key: (TypeId, String),
         make: impl FnOnce() -> Result<Arc<D>, SetupError>,
     ) -> Result<Arc<D>, SetupError> {
-        let lock = || self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.drivers.lock();
         if let Some(made) = lock().get(&key) {
             let made = Arc::clone(made).downcast::<Arc<D>>().expect("the key holds the type");
             return Ok(Arc::clone(&made));

@@ -6,7 +6,6 @@ pub use patch::MetadataPatch;
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -16,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, Request};
 use kube::core::response::Status;
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -230,7 +230,7 @@ where
     /// constant.
     fn remove_expired(&self, now: Instant) {
         let is_expected = |at: Instant| now.saturating_duration_since(at) < ECHO_TIME;
-        let mut cleaned = self.cleaned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cleaned = self.cleaned.lock();
         if !is_expected(*cleaned) {
             *cleaned = now;
             self.echoes.retain(|_, echo| is_expected(echo.written));

@@ -1,11 +1,12 @@
 //! Indexes of services and their endpoints.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dashmap::DashMap;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
+use parking_lot::Mutex;
 use staffetta_handler::{Event, Index};
 use tokio::sync::Notify;
 
@@ -83,7 +84,7 @@ impl EndpointIndex {
     /// services. The events of such an object are in the queue of its present service.
     pub(super) async fn moved(&self) -> Vec<ServiceKey> {
         self.has_moved.notified().await;
-        std::mem::take(&mut *self.moved.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.moved.lock())
     }
 }
 
@@ -98,7 +99,7 @@ impl<K: EndpointsKind> Index<K> for EndpointIndex {
             }
             self.endpoints.remove_if(&before, |_, objects| objects.is_empty());
             if service.is_some() {
-                self.moved.lock().unwrap_or_else(PoisonError::into_inner).push(before);
+                self.moved.lock().push(before);
                 self.has_moved.notify_one();
             }
         }
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!((index.of(&key("web")).len(), index.of(&key("other")).len()), (0, 1));
         index.apply(&Event::Modified(slice("s1", None, "10.1.0.1")));
         assert_eq!(index.of(&key("other")).len(), 0);
-        assert_eq!(*index.moved.lock().unwrap(), [key("web")], "the last event is in the queue of `other`");
+        assert_eq!(*index.moved.lock(), [key("web")], "the last event is in the queue of `other`");
     }
 
     #[test]

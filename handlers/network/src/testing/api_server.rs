@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Method, Request, Response};
 use kube::client::Body;
 use kube::{Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -99,12 +100,12 @@ where
 
     /// Returns the current object.
     pub(crate) fn object(&self) -> Arc<K> {
-        Arc::new(serde_json::from_value(self.object.lock().unwrap().clone()).unwrap())
+        Arc::new(serde_json::from_value(self.object.lock().clone()).unwrap())
     }
 
     /// Changes the object like another client.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Value)) {
-        let mut object = self.object.lock().unwrap();
+        let mut object = self.object.lock();
         change(&mut object);
         bump(&mut object);
     }
@@ -140,22 +141,22 @@ where
 
     /// Adds an `Endpoints` object with this metadata. The server lists these objects with one per page.
     pub(crate) fn add_endpoints(&self, metadata: &Value) {
-        self.endpoints.lock().unwrap().push(json!({ "metadata": metadata }));
+        self.endpoints.lock().push(json!({ "metadata": metadata }));
     }
 
     /// Changes the object like another client, just before the next patch arrives.
     pub(crate) fn change_before_next(&self, change: impl FnOnce(&mut Value) + Send + 'static) {
-        *self.before.lock().unwrap() = Some(Box::new(change));
+        *self.before.lock() = Some(Box::new(change));
     }
 
     /// Adds `answer` to the queue of responses to the next patches, one for each patch.
     pub(crate) fn answer(&self, answer: Answer) {
-        self.answers.lock().unwrap().push_back(answer);
+        self.answers.lock().push_back(answer);
     }
 
     /// Returns all patches that were sent, including refused ones: each is `metadata` or `status`, and the body.
     pub(crate) fn patches(&self) -> Vec<(&'static str, Value)> {
-        self.patches.lock().unwrap().clone()
+        self.patches.lock().clone()
     }
 
     async fn serve(&self, request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
@@ -172,15 +173,15 @@ where
         };
         let body = request.into_body().collect_bytes().await.unwrap();
         let patch: Value = serde_json::from_slice(&body).unwrap();
-        self.patches.lock().unwrap().push((what, patch.clone()));
-        if let Some(change) = self.before.lock().unwrap().take() {
+        self.patches.lock().push((what, patch.clone()));
+        if let Some(change) = self.before.lock().take() {
             self.change(change);
         }
-        let answer = self.answers.lock().unwrap().pop_front();
+        let answer = self.answers.lock().pop_front();
         match answer {
             Some(Answer::Refuse(code, fields)) => Ok(refusal(code, &fields)),
             Some(Answer::Overtaken) => {
-                bump(&mut self.object.lock().unwrap());
+                bump(&mut self.object.lock());
                 Ok(refusal(409, &[]))
             }
             Some(Answer::Broken) => Err(std::io::ErrorKind::ConnectionReset.into()),
@@ -197,7 +198,7 @@ where
         let query = uri.query().unwrap_or_default();
         let token = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
         let page: usize = token.map_or(0, |token| token.parse().unwrap());
-        let endpoints = self.endpoints.lock().unwrap();
+        let endpoints = self.endpoints.lock();
         let next = (page + 1 < endpoints.len()).then(|| (page + 1).to_string());
         let items: Vec<_> = endpoints.iter().skip(page).take(1).cloned().collect();
         let list = json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
@@ -206,7 +207,7 @@ where
     }
 
     fn apply(&self, what: &str, patch: &Value) -> Response<Body> {
-        let mut object = self.object.lock().unwrap();
+        let mut object = self.object.lock();
         let mut patched = object.clone();
         let changes = &patch["metadata"];
         assert_eq!(changes["uid"], object["metadata"]["uid"]);

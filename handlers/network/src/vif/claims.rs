@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use dashmap::{DashMap, DashSet};
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use staffetta_driver::{Owned, Owner, PoolClaim, Uid, Vif, VifId, VifPoolKey, addresses_of};
 use tokio::time::Instant;
 
@@ -189,7 +190,7 @@ impl VifClaims {
     fn list_after(&self, uid: &Uid) -> Option<Duration> {
         let now = Instant::now();
         let noticed = *self.unknown_since.entry(uid.clone()).or_insert(now);
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         let wait = listed.map_or(Duration::ZERO, |listed| (listed + LIST_INTERVAL).duration_since(now));
         if listed.is_some_and(|listed| listed > noticed) {
             return None;

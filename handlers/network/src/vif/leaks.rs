@@ -2,10 +2,11 @@
 //! and which the annotation of their living pod does not list.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use staffetta_driver::{Owned, Owner, Uid, Vif, VifId};
 use staffetta_handler::{
     Action, GarbageCollector, HandlerError, Identity, Source, Trigger, TriggerHandler, TriggerSender,
@@ -70,7 +71,7 @@ impl LeakDetector {
     /// for its UID: the handler then has a [`VifRecord`] of the pod, because the annotation does not show
     /// the state of its VIFs yet.
     fn evaluate(&self, marks: &[Owned<Vif>], has_record: impl Fn(&Uid) -> bool) {
-        let mut suspected = self.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suspected = self.suspected.lock();
         let (mut next, mut confirmed) = (HashSet::new(), HashMap::new());
         for Owned { owner, resource } in marks {
             let Some(owner) = owner else { continue };

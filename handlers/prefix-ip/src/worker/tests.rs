@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::Mutex;
 
 use async_trait::async_trait;
 use ipnet::Ipv4Net;
+use parking_lot::Mutex;
 use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
 use staffetta_driver::{RequestRecord, SubnetId, Uid};
 use staffetta_memory::{Fault, MemoryPrefixes, PrefixCalls, PrefixMethod};
@@ -69,7 +69,7 @@ impl World {
             provider: Arc::new(Remote(Arc::clone(&world.cloud))),
             nodes: Arc::clone(&world.nodes),
             resync_interval: Duration::from_secs(300),
-            report: Box::new(move |node, report| reports.lock().unwrap().push(format!("{node}: {report:?}"))),
+            report: Box::new(move |node, report| reports.lock().push(format!("{node}: {report:?}"))),
         };
         tokio::spawn(async move { worker.run().await });
         world
@@ -101,7 +101,7 @@ impl World {
     }
 
     fn reports(&self) -> Vec<String> {
-        std::mem::take(&mut self.reports.lock().unwrap())
+        std::mem::take(&mut self.reports.lock())
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use parking_lot::Mutex;
 use staffetta_driver::DriverError;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
-use crate::lock::lock;
 use crate::node::{MachineInfo, NodeHealth, Room};
 
 /// The back end of a node that is a device: passes calls on to the driver of the device.
@@ -39,7 +39,7 @@ impl DeviceBackEnd {
     /// device without this information can still run pods.
     async fn info(&self) -> DeviceInfo {
         let reported = self.driver.get_device_info().await;
-        let mut info = lock(&self.info);
+        let mut info = self.info.lock();
         match reported {
             Ok(reported) => info.clone_from(&reported),
             Err(error) => debug!(error = causes(&error), "a device does not report its information"),

@@ -1,17 +1,17 @@
 //! The pending attempts to open connections to devices.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::Mutex;
 use staffetta_driver::app_hosting::AppHostingDriver;
 use staffetta_driver::{DriverError, Reason};
 use tokio::task::spawn_blocking;
 
 use super::device::DeviceDescription;
-use crate::lock::lock;
 
 /// The step of opening a connection, for error messages.
 pub(super) const OPEN: &str = "connect to the device";
@@ -45,7 +45,7 @@ impl DriverConnections {
     ) -> ConnectionResult {
         let opening = self.begin(node, spec, open);
         let opened = opening.clone().await;
-        let mut connecting = lock(&self.0);
+        let mut connecting = self.0.lock();
         if connecting.get(node).is_some_and(|known| known.opened.ptr_eq(&opening)) {
             connecting.remove(node);
         }
@@ -60,7 +60,7 @@ impl DriverConnections {
         spec: DeviceDescription,
         open: impl FnOnce(DeviceDescription) -> ConnectionResult + Send + 'static,
     ) -> Shared<BoxFuture<'static, ConnectionResult>> {
-        let mut connecting = lock(&self.0);
+        let mut connecting = self.0.lock();
         if let Some(known) = connecting.get(node).filter(|known| known.spec == spec) {
             return known.opened.clone();
         }
@@ -77,7 +77,7 @@ impl DriverConnections {
             drop(ended.await);
             tokio::time::sleep(RETENTION).await;
             let Some(result) = result.as_ref().and_then(WeakShared::upgrade) else { return };
-            let mut kept = lock(&kept);
+            let mut kept = kept.lock();
             if kept.get(&name).is_some_and(|known| known.opened.ptr_eq(&result)) {
                 kept.remove(&name);
             }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -16,7 +17,6 @@ use super::device::DeviceDescription;
 use super::entry::DeviceEntry;
 use super::name::is_name;
 use super::options::AppHostingOptions;
-use crate::lock::lock;
 
 /// The device specifications, by the name of the node. If several specifications have the same node name, only one is
 /// in effect: that from the configuration or a file, or else that of the `CiscoDevice` object.
@@ -108,18 +108,18 @@ impl Devices {
 
     /// Returns the specifications in effect, by the name of the node.
     pub(super) fn in_effect(&self) -> BTreeMap<String, Claim> {
-        let claims = lock(&self.claims);
+        let claims = self.claims.lock();
         claims.iter().filter_map(|(name, claims)| Some((name.clone(), holder(claims)?.clone()))).collect()
     }
 
     /// Returns the specification in effect for the node `name`; `None` if there is none.
     pub(super) fn of(&self, name: &str) -> Option<Claim> {
-        lock(&self.claims).get(name).and_then(holder).cloned()
+        self.claims.lock().get(name).and_then(holder).cloned()
     }
 
     /// Returns the names of nodes all of whose specifications are invalid. Such nodes may exist, and must not be deleted.
     pub(super) fn nodes_without_valid_description(&self) -> Vec<String> {
-        let claims = lock(&self.claims);
+        let claims = self.claims.lock();
         let stands = |claims: &BTreeMap<Rank, Claim>| {
             holder(claims).is_none() && claims.values().any(|claim| !claim.left)
         };
@@ -133,13 +133,13 @@ impl Devices {
 
     /// Returns all `CiscoDevice` objects.
     pub(super) fn objects(&self) -> Vec<Arc<CiscoDevice>> {
-        let claims = lock(&self.claims);
+        let claims = self.claims.lock();
         claims.values().flat_map(BTreeMap::values).filter_map(|claim| claim.object.clone()).collect()
     }
 
     /// Returns the newest known state of a `CiscoDevice` object; `None` if it does not exist.
     pub(super) fn object(&self, identity: &Identity) -> Option<Arc<CiscoDevice>> {
-        let claims = lock(&self.claims);
+        let claims = self.claims.lock();
         let claim = claims.get(&identity.name)?.values().find(|claim| claim.is_of(&identity.uid));
         claim?.object.clone()
     }
@@ -147,7 +147,7 @@ impl Devices {
     /// Returns the result of checking the specification of a `CiscoDevice` object, and comparing it with the other specifications for
     /// the same node name.
     pub(super) fn verdict(&self, object: &CiscoDevice) -> Verdict {
-        let claims = lock(&self.claims);
+        let claims = self.claims.lock();
         let of_name = claims.get(object.metadata.name.as_deref().unwrap_or_default());
         let uid = object.metadata.uid.as_deref().unwrap_or_default();
         let own = of_name.and_then(|claims| claims.values().find(|claim| claim.is_of(uid)));
@@ -163,13 +163,13 @@ impl Devices {
     /// ([`leave`](Self::leave)). The finalizer of the object is removed once the node is deleted.
     pub(super) fn has_left(&self, name: &str, uid: &str) -> bool {
         let is_left = |claim: &Claim| claim.left && claim.is_of(uid);
-        lock(&self.claims).get(name).is_some_and(|claims| claims.values().any(is_left))
+        self.claims.lock().get(name).is_some_and(|claims| claims.values().any(is_left))
     }
 
     /// Ends the claim to the node name `name` of the `CiscoDevice` object with this UID, which is being deleted. The caller has removed the
     /// workloads from the device, or leaves them there because the device cannot be reached. The node is deleted next.
     pub(super) fn leave(&self, name: &str, uid: &str) {
-        let mut claims = lock(&self.claims);
+        let mut claims = self.claims.lock();
         let of_name = claims.get_mut(name).into_iter().flat_map(BTreeMap::values_mut);
         of_name.filter(|claim| claim.is_of(uid)).for_each(|claim| claim.left = true);
         drop(claims);
@@ -178,7 +178,7 @@ impl Devices {
 
     /// Removes the specification of the deleted `CiscoDevice` object with this UID for the node `name`.
     fn release(&self, name: &str, uid: &str) {
-        let mut claims = lock(&self.claims);
+        let mut claims = self.claims.lock();
         if let Some(of_name) = claims.get_mut(name) {
             of_name.retain(|_, claim| !claim.is_of(uid));
             if of_name.is_empty() {
@@ -195,7 +195,7 @@ impl Devices {
         let meta = &object.metadata;
         let name = meta.name.clone().unwrap_or_default();
         let described = self.described(&name, object).map(Arc::new);
-        let mut claims = lock(&self.claims);
+        let mut claims = self.claims.lock();
         let of_name = claims.entry(name).or_default();
         let uid = meta.uid.as_deref().unwrap_or_default();
         let before = of_name.get(&Rank::Resource).filter(|claim| claim.is_of(uid));

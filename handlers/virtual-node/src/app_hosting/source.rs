@@ -116,10 +116,10 @@ async fn host_ip(address: &str) -> Option<IpAddr> {
 mod tests {
     use std::fs;
     use std::path::PathBuf;
-    use std::sync::Mutex;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use futures_util::FutureExt;
+    use parking_lot::Mutex;
     use staffetta_driver::app_hosting::{AppHostingDriver, AppHostingDrivers, DeviceSpec, Password};
     use staffetta_handler::causes;
     use staffetta_memory::MemoryDevices;
@@ -134,7 +134,7 @@ mod tests {
     impl AppHostingDrivers for Slow {
         fn driver(&self, spec: &DeviceSpec) -> Result<Arc<dyn AppHostingDriver>, DriverError> {
             self.1.send(()).unwrap();
-            let came = self.0.lock().unwrap().recv_timeout(Duration::from_secs(30));
+            let came = self.0.lock().recv_timeout(Duration::from_secs(30));
             came.map_err(|error| DriverError::new(Reason::Refused, "read a file").because(error))?;
             MemoryDevices::default().of_cluster("east".into()).driver(spec)
         }

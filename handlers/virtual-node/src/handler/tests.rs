@@ -1,11 +1,11 @@
 //! Tests of the handler without a cluster.
 
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::api::{Patch, PatchParams, PostParams};
+use parking_lot::Mutex;
 use serde_json::json;
 use staffetta_apiserver::{ApiServer, Options};
 use staffetta_driver::app_hosting::HostedPods;
@@ -123,7 +123,7 @@ impl NodeBackEnd for Removals {
     }
 
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
-        let mut removals = self.0.lock().unwrap();
+        let mut removals = self.0.lock();
         removals.push(removal.clone());
         let working = PodProgress::Working { state: "stopping".into(), poll_after: Duration::from_secs(1) };
         Ok(if removals.len() < 2 { working } else { PodProgress::Done })
@@ -155,7 +155,7 @@ async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_s
     let shared = handler.shared();
     shared.pod_is_gone(&pod).await.unwrap();
     shared.clear_unowned(&Owner::of(&pod.metadata), "r1").await.unwrap();
-    let removals = removals.0.lock().unwrap();
+    let removals = removals.0.lock();
     assert_eq!(removals.len(), 2);
     for removal in removals.iter() {
         assert_eq!((&removal.owner, removal.pod.as_ref()), (&Owner::of(&pod.metadata), Some(&pod)));
@@ -170,14 +170,14 @@ async fn the_workload_of_a_pod_that_was_deleted_while_its_machine_was_unreachabl
     let shared = handler.shared();
     machine.fell_silent();
     shared.pod_is_gone(&pod).await.unwrap();
-    assert_eq!(removals.0.lock().unwrap().len(), 0);
+    assert_eq!(removals.0.lock().len(), 0);
     machine.report_arrived(true);
     for _ in 0..2 {
         let due = shared.delay_queue.next().await;
         shared.reconcile_pod(&due.owner(), "r1").await.unwrap();
     }
-    assert!(removals.0.lock().unwrap().iter().all(|removal| removal.pod.as_ref() == Some(&pod)));
-    assert_eq!((removals.0.lock().unwrap().len(), shared.records.len()), (2, 0));
+    assert!(removals.0.lock().iter().all(|removal| removal.pod.as_ref() == Some(&pod)));
+    assert_eq!((removals.0.lock().len(), shared.records.len()), (2, 0));
     shared.pod_is_gone(&pod).await.unwrap();
     shared.node_store.remove("r1");
     shared.reconcile_pod(&Owner::of(&pod.metadata), "r1").await.unwrap();
@@ -193,7 +193,7 @@ async fn a_back_end_is_told_what_a_pod_was_whose_deletion_no_watch_reported() {
     let missed = Tombstone::Missed(Arc::new(identity));
     shared.cluster.apply(&Event::Deleted(missed.clone()));
     ResourceEventHandler::<Pod>::on_deleted(&handler, &missed).await.unwrap();
-    assert_eq!(removals.0.lock().unwrap()[0].pod.as_ref(), Some(&pod));
+    assert_eq!(removals.0.lock()[0].pod.as_ref(), Some(&pod));
     assert!(shared.cluster.take_missed("u1").is_none(), "it is taken once");
 }
 
@@ -210,7 +210,7 @@ async fn the_workload_of_a_pod_whose_deletion_no_watch_reported_is_removed_even_
         let attempt = ResourceEventHandler::<Pod>::on_deleted(&handler, &missed).await;
         assert!(matches!(attempt, Err(VirtualNodeError::Owner(_))), "{attempt:?}");
     }
-    assert!(removals.0.lock().unwrap().is_empty() && shared.records.contains_key(&"u1".into()));
+    assert!(removals.0.lock().is_empty() && shared.records.contains_key(&"u1".into()));
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
@@ -15,6 +14,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,8 +22,6 @@ use staffetta_handler::causes;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 use x509_parser::prelude::{FromDer, X509Certificate};
-
-use crate::lock::lock;
 
 /// The time for which the permission of a client with a certificate is cached, as in a kubelet.
 const PERMITTED: Duration = Duration::from_secs(300);
@@ -87,7 +85,7 @@ impl Authorizer {
         path: &str,
     ) -> Result<(), Denial> {
         let key = (credential, verb(method), subresources(path));
-        if let Some((denial, until)) = lock(&self.decisions).get(&key)
+        if let Some((denial, until)) = self.decisions.lock().get(&key)
             && *until > Instant::now()
         {
             return denial.clone().map_or(Ok(()), Err);
@@ -107,7 +105,7 @@ impl Authorizer {
             (None, ClientCredential::Certificate(..)) => PERMITTED,
             (None, ClientCredential::Token(_)) => PERMITTED_TOKEN,
         };
-        let (mut decisions, now) = (lock(&self.decisions), Instant::now());
+        let (mut decisions, now) = (self.decisions.lock(), Instant::now());
         if decisions.len() >= DECISIONS {
             decisions.retain(|_, (_, until)| *until > now);
         }
@@ -119,13 +117,13 @@ impl Authorizer {
 
     /// Returns `true` if no further token from `peer` is to be reviewed now.
     fn has_sent_invalid_tokens(&self, peer: IpAddr) -> bool {
-        let (invalid, now) = (lock(&self.invalid), Instant::now());
+        let (invalid, now) = (self.invalid.lock(), Instant::now());
         invalid.get(&peer).is_some_and(|(count, until)| *count >= INVALID_TOKENS && *until > now)
     }
 
     /// Counts an invalid token from `peer`. Of addresses beyond [`DECISIONS`], none is counted.
     fn count_invalid_token(&self, peer: IpAddr) {
-        let (mut invalid, now) = (lock(&self.invalid), Instant::now());
+        let (mut invalid, now) = (self.invalid.lock(), Instant::now());
         invalid.retain(|_, (_, until)| *until > now);
         if invalid.len() < DECISIONS || invalid.contains_key(&peer) {
             invalid.entry(peer).or_insert((0, now + DENIED)).0 += 1;
@@ -135,7 +133,7 @@ impl Authorizer {
     /// Returns the number of cached decisions.
     #[cfg(test)]
     pub(super) fn cached(&self) -> usize {
-        lock(&self.decisions).len()
+        self.decisions.lock().len()
     }
 
     /// Asks the API server whether the user of `credential` may access one of these subresources of the node. Returns `None` if so,

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
@@ -12,6 +11,7 @@ use axum::{Json, Router};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
 use kube::api::PostParams;
+use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use staffetta_apiserver::ApiServer;
@@ -29,7 +29,6 @@ use super::serve::CONNECTION_LIMITS;
 use super::*;
 use crate::app_hosting::DeviceBackEnd;
 use crate::back_end::NodeBackEnd;
-use crate::lock::lock;
 use crate::node::NodeSpec;
 use crate::node_store::NodeStore;
 use crate::policy::Policy;
@@ -80,7 +79,7 @@ impl Reviewer {
     }
 
     fn identify(&self, mut review: Value) -> Json<Value> {
-        *lock(&self.identified) += 1;
+        *self.identified.lock() += 1;
         let good = review["spec"]["token"] == "good";
         let user = json!({ "username": "collector", "groups": ["monitoring"] });
         review["status"] = json!({ "authenticated": good, "user": user });
@@ -92,7 +91,7 @@ impl Reviewer {
             return StatusCode::FORBIDDEN.into_response();
         }
         let (spec, attributes) = (&review["spec"], &review["spec"]["resourceAttributes"]);
-        lock(&self.asked).push(spec.clone());
+        self.asked.lock().push(spec.clone());
         let access = [&spec["user"], &attributes["verb"], &attributes["subresource"]];
         let is_among = |all: &[[&'static str; 3]]| all.iter().any(|one| access == one.each_ref());
         review["status"] = json!({ "allowed": is_among(&self.permitted), "denied": is_among(&self.denied) });
@@ -101,7 +100,7 @@ impl Reviewer {
 
     /// The subresources that were asked for.
     fn subresources(&self) -> Vec<String> {
-        let asked = lock(&self.asked);
+        let asked = self.asked.lock();
         let names = asked.iter().map(|spec| spec["resourceAttributes"]["subresource"].as_str().unwrap());
         names.map(str::to_owned).collect()
     }
@@ -293,12 +292,12 @@ async fn data_is_served_to_clients_that_the_api_server_permits_and_to_nobody_els
         let answer = ask(endpoint, path, None).await;
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }
-    assert!(lock(&reviewer.asked).is_empty());
+    assert!(reviewer.asked.lock().is_empty());
     assert!(ask(endpoint, "/pods", Some(identity.clone())).await.contains("\"kind\":\"PodList\""));
     let answer = ask(endpoint, "/stats/summary", Some(identity.clone())).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("cannot be reached"), "{answer}");
     assert_eq!(reviewer.subresources(), ["pods", "proxy", "stats"]);
-    let asked = lock(&reviewer.asked)[2].clone();
+    let asked = reviewer.asked.lock()[2].clone();
     let attributes =
         json!({ "verb": "get", "version": "v1", "resource": "nodes", "subresource": "stats", "name": "r1" });
     let groups = ["kubelet-admins", "system:authenticated"];
@@ -340,7 +339,7 @@ async fn a_token_is_verified_by_the_api_server() {
     let reviewer = Reviewer::permitting(&[["collector", "get", "stats"]]);
     let (endpoint, task) = answered(options(), &reviewer).await;
     assert!(ask_with_token(endpoint, "/stats/summary", "good").await.starts_with("HTTP/1.1 503 "));
-    assert_eq!(lock(&reviewer.asked)[0]["groups"], json!(["monitoring"]));
+    assert_eq!(reviewer.asked.lock()[0]["groups"], json!(["monitoring"]));
     assert!(ask_with_token(endpoint, "/pods", "good").await.starts_with("HTTP/1.1 403 "));
     assert!(ask_with_token(endpoint, "/stats/summary", "bad").await.starts_with("HTTP/1.1 401 "));
     assert_eq!(reviewer.subresources(), ["stats", "pods", "proxy"]);
@@ -379,7 +378,7 @@ async fn invalid_tokens_of_one_address_cost_few_reviews_and_hinder_neither_known
         let expected = if number < INVALID_TOKENS { 401 } else { 429 };
         assert_eq!(ask(format!("bad {}", number % 20), PEER).await, expected, "{number}");
     }
-    assert_eq!(*lock(&reviewer.identified), 1 + INVALID_TOKENS);
+    assert_eq!(*reviewer.identified.lock(), 1 + INVALID_TOKENS);
     assert_eq!(ask("good".to_owned(), PEER).await, 200, "its permission is cached");
     assert_eq!(ask("bad".to_owned(), [192, 0, 2, 1].into()).await, 401);
     tokio::time::advance(Duration::from_secs(30)).await;
@@ -413,7 +412,7 @@ async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
     let authorizer = Authorizer::new(reviewer.client(), "r1".to_owned());
     let certificate = |name: &str| ClientCredential::Certificate(name.to_owned(), Vec::new());
     let reviews_for = async |credential: &ClientCredential, seconds: u64| {
-        let before = lock(&reviewer.asked).len();
+        let before = reviewer.asked.lock().len();
         let ask = async || {
             let decision =
                 authorizer.authorize(credential.clone(), PEER, &Method::GET, "/stats/summary").await;
@@ -422,7 +421,7 @@ async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
         let first = ask().await;
         tokio::time::advance(Duration::from_secs(seconds)).await;
         assert_eq!(ask().await, first);
-        lock(&reviewer.asked).len() - before
+        reviewer.asked.lock().len() - before
     };
     assert_eq!(reviews_for(&certificate("a"), 299).await, 1);
     assert_eq!(reviews_for(&certificate("a"), 300).await, 1, "the first decision has ended");

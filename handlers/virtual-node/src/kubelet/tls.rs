@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -16,7 +17,6 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use super::{KubeletError, KubeletOptions};
-use crate::lock::lock;
 
 /// The maximum size of a certificate or key file, in bytes.
 const MAX_FILE_SIZE: u64 = 1 << 20;
@@ -61,20 +61,20 @@ impl KubeletCertificates {
     /// Returns the TLS acceptor for a new connection. If the certificate and key files are to be read again, the connection waits for
     /// that read for at most [`READ_TIMEOUT`].
     pub(super) async fn acceptor(self: &Arc<Self>) -> TlsAcceptor {
-        let due = lock(&self.state).due.take_if(|due| *due <= Instant::now()).is_some();
+        let due = self.state.lock().due.take_if(|due| *due <= Instant::now()).is_some();
         if due {
             let certificates = Arc::clone(self);
             let read = tokio::task::spawn_blocking(move || certificates.read_again());
             let _ = tokio::time::timeout(READ_TIMEOUT, read).await;
         }
-        TlsAcceptor::from(Arc::clone(&lock(&self.state).config))
+        TlsAcceptor::from(Arc::clone(&self.state.lock().config))
     }
 
     /// Reads the certificate and key files again. If that fails, the previous certificates stay in use, and the error is logged,
     /// unless it is the same as before.
     fn read_again(&self) {
         let read = config(&self.options, &self.own);
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.due = Some(Instant::now() + RELOAD_INTERVAL);
         match read {
             Ok(config) => {

@@ -1,15 +1,15 @@
 //! An index of the pods and nodes of the cluster that are relevant to virtual nodes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
 use staffetta_driver::{Owner, Uid};
 use staffetta_handler::{Event, Index, Tombstone};
 use tokio::time::Instant;
 
-use crate::lock::lock;
 use crate::node::{Label, NodeOwner, is_real, names_owner};
 
 /// The time for which the index remembers that a node of some name had a kubelet, if no virtual node has that name now. The
@@ -52,22 +52,22 @@ impl ClusterIndex {
 
     /// Returns the pod with this UID; `None` if it is not in the index.
     pub(crate) fn pod(&self, uid: &Uid) -> Option<Arc<Pod>> {
-        lock(&self.0).pods.get(uid.as_str()).map(Arc::clone)
+        self.0.lock().pods.get(uid.as_str()).map(Arc::clone)
     }
 
     /// Returns `true` if the index contains a pod with this UID.
     pub(crate) fn knows(&self, uid: &str) -> bool {
-        lock(&self.0).pods.contains_key(uid)
+        self.0.lock().pods.contains_key(uid)
     }
 
     /// Takes the last state of a pod whose deletion no watch reported; `None` if it was not in the index.
     pub(crate) fn take_missed(&self, uid: &str) -> Option<Arc<Pod>> {
-        lock(&self.0).missed.remove(uid)
+        self.0.lock().missed.remove(uid)
     }
 
     /// Returns the pods on a node; none if the node has a kubelet.
     pub(crate) fn pods_on(&self, node: &str) -> Vec<Arc<Pod>> {
-        lock(&self.0).on_node.get(node).into_iter().flat_map(HashMap::values).map(Arc::clone).collect()
+        self.0.lock().on_node.get(node).into_iter().flat_map(HashMap::values).map(Arc::clone).collect()
     }
 
     /// Returns the namespace, name and UID of each pod on a node.
@@ -77,18 +77,18 @@ impl ClusterIndex {
 
     /// Returns the Node object of a virtual node; `None` if it does not exist, or the node has a kubelet.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
-        lock(&self.0).virtual_nodes.get(name).map(Arc::clone)
+        self.0.lock().virtual_nodes.get(name).map(Arc::clone)
     }
 
     /// Returns `true` if the node has a kubelet.
     pub(crate) fn is_real(&self, name: &str) -> bool {
-        lock(&self.0).real_nodes.contains(name)
+        self.0.lock().real_nodes.contains(name)
     }
 
     /// Prepares the index for a list of the pods of a node that had a kubelet before, which the caller reads from the API server: records
     /// deletions from now on. Returns `None` if the pods are in the index already.
     pub(crate) fn begins_to_read<'a>(&'a self, node: &'a str) -> Option<PodListing<'a>> {
-        let mut cluster = lock(&self.0);
+        let mut cluster = self.0.lock();
         cluster.overlooked.contains_key(node).then(|| {
             cluster.gone.insert(node.to_owned(), HashSet::new());
             PodListing { index: self, node }
@@ -98,7 +98,7 @@ impl ClusterIndex {
     /// Forgets nodes that lost their kubelet more than an hour ago, except virtual nodes and nodes for which `expected`
     /// returns `true`.
     pub(crate) fn expire(&self, expected: impl Fn(&str) -> bool) {
-        let mut cluster = lock(&self.0);
+        let mut cluster = self.0.lock();
         let Cluster { overlooked, virtual_nodes, .. } = &mut *cluster;
         overlooked.retain(|name, since| {
             since.elapsed() < FORMER_KUBELET_RETENTION || virtual_nodes.contains_key(name) || expected(name)
@@ -107,7 +107,7 @@ impl ClusterIndex {
 
     /// Returns the names of the virtual nodes that `node_owner` owns, without those for which `known` returns `true`.
     pub(crate) fn nodes_of(&self, node_owner: NodeOwner<'_>, known: impl Fn(&str) -> bool) -> Vec<String> {
-        let cluster = lock(&self.0);
+        let cluster = self.0.lock();
         let nodes = cluster.virtual_nodes.iter().filter(|(name, _)| !known(name));
         nodes.filter(|(_, node)| names_owner(node, node_owner)).map(|(name, _)| name.clone()).collect()
     }
@@ -124,7 +124,7 @@ impl PodListing<'_> {
     /// Adds `pods`, the result of the read, to the index. A pod with a watch event since the start of the read keeps the newer
     /// state of that event. Does nothing if the node has got a kubelet again meanwhile.
     pub(crate) fn ends(self, pods: Vec<Pod>) {
-        let mut cluster = lock(&self.index.0);
+        let mut cluster = self.index.0.lock();
         // A node that has had a kubelet meanwhile has other pods.
         let Some(gone) = cluster.gone.remove(self.node) else { return };
         cluster.overlooked.remove(self.node);
@@ -139,7 +139,7 @@ impl PodListing<'_> {
 
 impl Drop for PodListing<'_> {
     fn drop(&mut self) {
-        lock(&self.index.0).gone.remove(self.node);
+        self.index.0.lock().gone.remove(self.node);
     }
 }
 
@@ -204,9 +204,9 @@ pub(crate) fn node_of(pod: &Pod) -> &str {
 impl Index<Pod> for ClusterIndex {
     fn apply(&self, event: &Event<Pod>) {
         match event {
-            Event::Added(pod) | Event::Modified(pod) => lock(&self.0).keep(pod),
+            Event::Added(pod) | Event::Modified(pod) => self.0.lock().keep(pod),
             Event::Deleted(tombstone) => {
-                let mut cluster = lock(&self.0);
+                let mut cluster = self.0.lock();
                 let pod = cluster.drop_pod(event.uid());
                 if let (Tombstone::Missed(_), Some(pod)) = (tombstone, pod) {
                     cluster.missed.insert(event.uid().to_owned(), pod);
@@ -219,10 +219,10 @@ impl Index<Pod> for ClusterIndex {
 impl Index<Node> for ClusterIndex {
     fn apply(&self, event: &Event<Node>) {
         match event {
-            Event::Added(node) | Event::Modified(node) => lock(&self.0).keep_node(node),
+            Event::Added(node) | Event::Modified(node) => self.0.lock().keep_node(node),
             Event::Deleted(tombstone) => {
                 let name = tombstone.object_ref().name.to_owned();
-                let mut cluster = lock(&self.0);
+                let mut cluster = self.0.lock();
                 cluster.virtual_nodes.remove(&name);
                 cluster.forget_kubelet(&name);
             }
@@ -291,7 +291,7 @@ mod tests {
         let (real, ours) = (node("r1", &json!({})), node("r1", &json!({ "type": "virtual-kubelet" })));
         Index::<Node>::apply(&index, &real);
         Index::<Node>::apply(&index, &ours);
-        let noted = || lock(&index.0).gone.len();
+        let noted = || index.0.lock().gone.len();
         drop(index.begins_to_read("r1"));
         assert_eq!(noted(), 0);
         let reading = index.begins_to_read("r1").unwrap();

@@ -1,9 +1,9 @@
 //! Tests of the reads of machines.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::Node;
+use parking_lot::Mutex;
 use serde_json::json;
 use staffetta_driver::app_hosting::HostedPods;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
@@ -72,10 +72,10 @@ async fn nodes_without_a_machine_are_looked_at_by_the_process_that_acts_for_them
     }
     let due = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&due);
-    let take = move |trigger: AnyEvent| heard.lock().unwrap().push(trigger.object_ref().name.to_owned());
+    let take = move |trigger: AnyEvent| heard.lock().push(trigger.object_ref().name.to_owned());
     shared.node_store.notifier.connect(&TriggerSender::new(take));
     MachineReaders(shared).trigger_orphaned_nodes();
-    assert_eq!(*due.lock().unwrap(), ["ours"]);
+    assert_eq!(*due.lock(), ["ours"]);
 }
 
 /// A recorder that keeps the Events.
@@ -85,7 +85,7 @@ pub(crate) struct Heard(Arc<Mutex<Vec<EventNote>>>);
 impl Heard {
     pub(crate) fn recorder(&self) -> Recorder {
         let notes = Arc::clone(&self.0);
-        Recorder::new(move |note| notes.lock().unwrap().push(note))
+        Recorder::new(move |note| notes.lock().push(note))
     }
 
     /// Returns the Events of the next minutes, as reasons and texts.
@@ -96,7 +96,7 @@ impl Heard {
 
     /// Returns the Events since the last call, as reasons and texts.
     pub(crate) fn taken(&self) -> Vec<(&'static str, String)> {
-        self.0.lock().unwrap().drain(..).map(|note| (note.reason, note.text)).collect()
+        self.0.lock().drain(..).map(|note| (note.reason, note.text)).collect()
     }
 }
 

@@ -17,7 +17,6 @@ use super::operation::ContainerAction;
 use super::sent_baselines::SentBaselines;
 use crate::back_end::{NodeBackEnd, PodRemoval, Reply};
 use crate::error::IMAGE_CONFLICT;
-use crate::lock::lock;
 use crate::node::NodeHealth;
 
 /// The delay before an operation in progress is checked again. An answer of the base ends the delay.
@@ -56,7 +55,7 @@ impl NodeBackEnd for BaseBackEnd {
     /// the pod object: reports contain no UID, so the containers of the pod are not known.
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
         let Some(pod) = &removal.pod else { return Ok(PodProgress::Done) };
-        let in_progress = lock(&self.base.containers).under_way().next().is_some();
+        let in_progress = self.base.containers.lock().under_way().next().is_some();
         let progress = self.each(pod, ContainerAction::Stop).await;
         if in_progress {
             // Its end is seen by a report. Another query may be in progress.
@@ -118,7 +117,7 @@ impl BaseBackEnd {
         let rivals = self.base.rivals(pod, &key, &container.name);
         let now = Instant::now();
         let step = {
-            let mut known = lock(&self.base.containers);
+            let mut known = self.base.containers.lock();
             let step = known.start(&key, (&pod_key(pod), image, changed), &rivals, now);
             if let ContainerStep::Send(action) = &step {
                 // Recorded before it is sent, so that it is sent once.
@@ -133,12 +132,12 @@ impl BaseBackEnd {
     /// another version of a module that runs, takes the next step to start that one first, until it runs or fails.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
-        lock(&self.base.containers).forget_starts(&key);
+        self.base.containers.lock().forget_starts(&key);
         let kept = self.base.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
         if kept {
             return Ok(PodProgress::Done);
         }
-        let runs = |key: &ContainerKey| lock(&self.base.containers).is_active(key);
+        let runs = |key: &ContainerKey| self.base.containers.lock().is_active(key);
         let mut successors = if runs(&key) { self.base.versions(&key, &container.name) } else { Vec::new() };
         if successors.iter().any(|(other, ..)| runs(other)) {
             successors.clear();
@@ -151,7 +150,7 @@ impl BaseBackEnd {
             };
             match self.start(&successor, &version).await {
                 Ok(PodProgress::Working { state, .. }) => return waits(&state),
-                Ok(PodProgress::Failing { message, .. }) if lock(&self.base.containers).is_lost(&other) => {
+                Ok(PodProgress::Failing { message, .. }) if self.base.containers.lock().is_lost(&other) => {
                     return waits(&message);
                 }
                 Err(error) if error.transient() => return Err(error),
@@ -161,7 +160,7 @@ impl BaseBackEnd {
         }
         let now = Instant::now();
         let step = {
-            let mut known = lock(&self.base.containers);
+            let mut known = self.base.containers.lock();
             let step = known.stop(&key, now);
             if let ContainerStep::Send(action) = &step {
                 known.sending(&key, *action, "", now);
@@ -183,7 +182,7 @@ impl BaseBackEnd {
         let name = &container.name;
         let working =
             |state: &str| PodProgress::Working { state: format!("{name}: {state}"), poll_after: POLL };
-        let requests = lock(&self.base.containers).requests(key);
+        let requests = self.base.containers.lock().requests(key);
         match step {
             ContainerStep::Done => Ok(PodProgress::Done),
             ContainerStep::Wait(state) => Ok(working(&state)),
@@ -199,11 +198,11 @@ impl BaseBackEnd {
                 self.base.follow(Some(Owner::of(&pod.metadata)), key, action);
                 match requests.collect(self.send(pod, container, action)).await {
                     Ok(()) => {
-                        lock(&self.base.containers).sent(key);
+                        self.base.containers.lock().sent(key);
                         Ok(working(action.progress()))
                     }
                     Err(error) => {
-                        lock(&self.base.containers).unsent(key);
+                        self.base.containers.lock().unsent(key);
                         match error.reason() {
                             // The base is busy with an earlier operation.
                             Reason::Conflict | Reason::Queued | Reason::Awaited => {
@@ -256,8 +255,8 @@ fn waits_for_module(status: &ContainerStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
+    use parking_lot::Mutex;
     use serde_json::json;
     use staffetta_driver::tunnel::ContainerStatusData;
 
@@ -283,7 +282,7 @@ mod tests {
         let (recorded, recorder) = (Arc::clone(&ended), events.recorder());
         let policy = TrackerPolicy { stuck_after: Duration::ZERO, ..TrackerPolicy::default() };
         let tracker = OperationTracker::new(policy, recorder, move |ended| {
-            lock(&recorded).push(format!("{} {}", ended.operation.key, ended.outcome.name()));
+            recorded.lock().push(format!("{} {}", ended.operation.key, ended.outcome.name()));
         });
         let tunnel = NamedTunnel { name: "none".into(), tunnel: Arc::new(NoTunnel::default()) };
         let profile = BaseProfile { description: described("ACTIVATED"), marks: NodeMarks::default() };
@@ -306,9 +305,9 @@ mod tests {
         let World { back_end, tracker, ended, events } = world();
         let started = back_end.apply(&request(&["bad", "good"])).await;
         assert_eq!(started.unwrap_err().reason(), Reason::Refused);
-        assert_eq!(*lock(&ended), ["bad refused"]);
+        assert_eq!(*ended.lock(), ["bad refused"]);
         let _ = tokio::time::timeout(Duration::from_secs(1), tracker.inspect()).await;
-        let events = lock(&events.0);
+        let events = events.0.lock();
         assert!(events.len() == 1 && events[0].contains("good was sent to base one"), "{events:?}");
     }
 
@@ -319,7 +318,7 @@ mod tests {
         assert_eq!(tracker.under_way().len(), 1);
         tokio::time::advance(LIMIT).await;
         back_end.base.report(Vec::new());
-        assert_eq!(*lock(&ended), ["cart failure"]);
+        assert_eq!(*ended.lock(), ["cart failure"]);
     }
 
     #[tokio::test]
@@ -336,7 +335,7 @@ mod tests {
         pod.status = Some(serde_json::from_value(waiting).unwrap());
         back_end.apply(&request).await.unwrap();
         let stopped =
-            lock(&back_end.base.containers).under_way().map(|(_, action)| action).collect::<Vec<_>>();
+            back_end.base.containers.lock().under_way().map(|(_, action)| action).collect::<Vec<_>>();
         assert_eq!(stopped, [ContainerAction::Stop]);
     }
 
@@ -360,7 +359,7 @@ mod tests {
         let (owner, pod) = (Owner::of(&request.pod.metadata), Some(Arc::clone(&request.pod)));
         back_end.remove(&PodRemoval { owner, pod, workload: None }).await.unwrap();
         back_end.apply(&request).await.unwrap();
-        assert_eq!(lock(&back_end.base.containers).under_way().count(), 1);
+        assert_eq!(back_end.base.containers.lock().under_way().count(), 1);
     }
 
     #[tokio::test]
@@ -368,8 +367,8 @@ mod tests {
         let World { back_end, ended, .. } = world();
         back_end.apply(&request(&["cart"])).await.unwrap();
         back_end.base.abandon();
-        assert_eq!(*lock(&ended), ["cart abandoned"]);
+        assert_eq!(*ended.lock(), ["cart abandoned"]);
         back_end.apply(&request(&["cart"])).await.unwrap();
-        assert!(lock(&back_end.base.containers).under_way().next().is_none());
+        assert!(back_end.base.containers.lock().under_way().next().is_none());
     }
 }

@@ -1,11 +1,12 @@
 //! A base that this process looks after, as the holder of the Lease of its node.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
+use parking_lot::Mutex;
 use staffetta_driver::app_hosting::{
     DeploymentStage, HostedContainer, HostedContainerState, HostedPod, HostedPods,
 };
@@ -20,7 +21,6 @@ use super::containers::{BaseContainers, ReportedContainer, Rival};
 use super::first_answer::FirstAnswer;
 use super::operation::{ContainerAction, Operation};
 use super::tracker::OperationTracker;
-use crate::lock::lock;
 use crate::node::NodeMarks;
 use crate::pod::ClusterIndex;
 
@@ -100,17 +100,17 @@ impl Base {
     /// Begins to ask the base for its health until it answers for the first time.
     pub(super) fn await_answer(&self) {
         let asking = || FirstAnswer::ask(&self.node, &self.id, Arc::clone(&self.tunnel.tunnel));
-        lock(&self.first_answer).get_or_insert_with(asking);
+        self.first_answer.lock().get_or_insert_with(asking);
     }
 
     /// Returns `true` if the base has not answered yet, and has no node for that reason.
     pub(super) fn is_awaited(&self) -> bool {
-        lock(&self.first_answer).is_some()
+        self.first_answer.lock().is_some()
     }
 
     /// Records that the base has answered, which ends the wait for its first answer. Returns `true` if this answer was waited for.
     pub(super) fn end_wait_for_answer(&self) -> bool {
-        lock(&self.first_answer).take().is_some()
+        self.first_answer.lock().take().is_some()
     }
 
     /// Returns the key by which the tunnel of the base identifies a container of a pod.
@@ -173,7 +173,7 @@ impl Base {
     pub(super) fn follow(&self, pod: Option<Owner>, key: &ContainerKey, action: ContainerAction) {
         let (tunnel, base, node) = (Arc::clone(&self.tunnel.name), self.id.clone(), Arc::clone(&self.node));
         let tracked = self.tracker.begin(Operation { tunnel, base, node, pod, key: key.clone(), action });
-        lock(&self.containers).follow(key, tracked);
+        self.containers.lock().follow(key, tracked);
     }
 
     /// Records the answer of the base to an operation. Returns the pods that the answer concerns; none if no such operation is in
@@ -185,7 +185,7 @@ impl Base {
     ) -> Vec<Owner> {
         let (key, now) = (&answer.container_key, Instant::now());
         let asked_by = {
-            let mut containers = lock(&self.containers);
+            let mut containers = self.containers.lock();
             let asked_by = containers.asked_by(key);
             if !containers.answered(action, answer, now) {
                 return Vec::new();
@@ -212,7 +212,7 @@ impl Base {
 
     /// Records a report of the states of all containers on the base. Returns these states by pod, for the pods on the node.
     pub(super) fn report(&self, statuses: Vec<ContainerStatusData>) -> HostedPods {
-        lock(&self.containers).report(statuses, Instant::now());
+        self.containers.lock().report(statuses, Instant::now());
         // The pods of operations without an answer may be gone.
         self.time_out();
         let pods = self.pods();
@@ -224,8 +224,8 @@ impl Base {
                 images.entry(key).or_insert(&container.image);
             }
         }
-        let ip = lock(&self.profile).description.network_info.node_ip;
-        let shown = lock(&self.containers);
+        let ip = self.profile.lock().description.network_info.node_ip;
+        let shown = self.containers.lock();
         let hosted = keyed.iter().filter_map(|(pod, (pod_key, containers))| {
             let hosted = containers.iter().filter_map(|(key, container)| {
                 let other = images.get(key).is_some_and(|image| **image != container.image);
@@ -260,7 +260,7 @@ impl Base {
         for pod in &pods {
             claimed.extend(self.keyed(pod).1.into_iter().map(|(key, _)| (key, Arc::clone(pod))));
         }
-        let unclaimed = lock(&self.containers).unclaimed(&claimed, grace, Instant::now());
+        let unclaimed = self.containers.lock().unclaimed(&claimed, grace, Instant::now());
         let ours = unclaimed.into_iter().filter_map(|(key, pod, mistaken)| {
             if let Some(container) = mistaken {
                 return Some(UnownedContainer { key, pod: PodKey::All, container });
@@ -274,7 +274,7 @@ impl Base {
                 };
                 (PodKey::All, named(&|container| key_of(container) == key)?)
             };
-            let is_active = |key: &ContainerKey| lock(&self.containers).is_active(key);
+            let is_active = |key: &ContainerKey| self.containers.lock().is_active(key);
             // One that runs stays until its successor runs.
             let stays = is_active(&key)
                 && self.versions(&key, &container.name).iter().any(|(other, ..)| !is_active(other));
@@ -285,13 +285,13 @@ impl Base {
 
     /// Ends the operations that have reached their time limit without an answer.
     pub(super) fn time_out(&self) {
-        lock(&self.containers).time_out(Instant::now());
+        self.containers.lock().time_out(Instant::now());
     }
 
     /// Ends all work for the base, which this process does not look after any more.
     pub(super) fn abandon(&self) {
-        lock(&self.containers).abandon();
-        drop(lock(&self.first_answer).take());
+        self.containers.lock().abandon();
+        drop(self.first_answer.lock().take());
     }
 }
 

@@ -12,7 +12,6 @@ use super::base::{Base, BaseProfile};
 use super::lease::{LeaseElection, LeaseTiming, LeaseWrite, SeenLease, VersionHistory, WriteResult};
 use super::replicas::Replicas;
 use super::share::{ELECTION_INTERVAL, FairShare, spread, tie_break};
-use crate::lock::lock;
 use crate::node::NodeMarks;
 
 /// A base that this process knows, from its own reports or from its Node object.
@@ -238,7 +237,7 @@ impl KnownBases {
             if moved.len() == surplus || self.next_move > now + ELECTION_INTERVAL {
                 break;
             }
-            let idle = |base: &&Arc<Base>| movable(&base.node) && lock(&base.containers).close();
+            let idle = |base: &&Arc<Base>| movable(&base.node) && base.containers.lock().close();
             let may_move = known.wanted && known.election.may_act(now) && !known.election.is_writing();
             if may_move && known.base.as_ref().is_some_and(|base| idle(&base)) {
                 // Without a write, the hold has ended, and `held_changes` returns the base.

@@ -2,11 +2,12 @@
 //! before its successor is seen to run, and everything converges.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Container, Pod};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::json;
 use staffetta_driver::app_hosting::HostedContainerState;
@@ -26,7 +27,6 @@ use super::known::tests::described;
 use super::operation::ContainerAction::{self, Activate, Start, Stop};
 use super::tracker::{OperationTracker, TrackerPolicy};
 use crate::back_end::{NodeBackEnd, PodRemoval};
-use crate::lock::lock;
 use crate::node::NodeMarks;
 use crate::pod::ClusterIndex;
 
@@ -227,7 +227,7 @@ impl Tunnel for WorldTunnel {
         pod: &PodKey,
         container: &Container,
     ) -> Result<(), DriverError> {
-        lock(&self.0).send(Start, &self.get_container_unique_key(pod, container));
+        self.0.lock().send(Start, &self.get_container_unique_key(pod, container));
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl Tunnel for WorldTunnel {
         pod: &PodKey,
         container: &Container,
     ) -> Result<(), DriverError> {
-        lock(&self.0).send(Activate, &self.get_container_unique_key(pod, container));
+        self.0.lock().send(Activate, &self.get_container_unique_key(pod, container));
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Tunnel for WorldTunnel {
         pod: &PodKey,
         container: &Container,
     ) -> Result<(), DriverError> {
-        lock(&self.0).send(Stop, &self.get_container_unique_key(pod, container));
+        self.0.lock().send(Stop, &self.get_container_unique_key(pod, container));
         Ok(())
     }
 
@@ -275,14 +275,14 @@ impl Running {
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
-        lock(&self.world).pods.clone()
+        self.world.lock().pods.clone()
     }
 
     fn set_pods(&self, pods: Vec<Arc<Pod>>) {
         for pod in &pods {
             self.pods.apply(&Event::Modified(Arc::clone(pod)));
         }
-        lock(&self.world).pods = pods;
+        self.world.lock().pods = pods;
     }
 
     fn delete_older(&self) {
@@ -314,12 +314,12 @@ impl Running {
                 }
             }
             Turn::RestartBase => {
-                let mut world = lock(&self.world);
+                let mut world = self.world.lock();
                 world.life += 1;
                 world.modules.clear();
             }
             Turn::KillController => {
-                lock(&self.world).process += 1;
+                self.world.lock().process += 1;
                 self.back_end = Self::back_end(&self.world, &self.pods);
             }
         }
@@ -328,11 +328,11 @@ impl Running {
     /// Lets a second pass: answers and a report arrive, each pod is reconciled, and the Deployment deletes what is superseded.
     async fn second(&self) {
         tokio::time::advance(Duration::from_secs(1)).await;
-        let answers = lock(&self.world).deliver();
+        let answers = self.world.lock().deliver();
         for (action, answer) in answers {
             self.back_end.base.answered(action.answers_as(), &answer);
         }
-        let hosted = self.back_end.base.report(lock(&self.world).statuses());
+        let hosted = self.back_end.base.report(self.world.lock().statuses());
         let newest = self.pods().pop();
         let runs = |pod: &Arc<Pod>| {
             hosted.iter().any(|hosted| {
@@ -353,7 +353,7 @@ impl Running {
             let removal = PodRemoval { owner, pod: of, workload: None };
             if self.back_end.remove(&removal).await.unwrap() == PodProgress::Done {
                 self.pods.apply(&Event::Deleted(Tombstone::Last(Arc::clone(&pod))));
-                lock(&self.world).pods.retain(|other| other.metadata.uid != pod.metadata.uid);
+                self.world.lock().pods.retain(|other| other.metadata.uid != pod.metadata.uid);
             }
         }
     }
@@ -373,11 +373,11 @@ async fn holds(http: bool, fates: Vec<Fate>, turns: Vec<(u64, Turn)>) -> Result<
         }
         running.take(turn);
     }
-    lock(&running.world).fates.clear();
+    running.world.lock().fates.clear();
     for _ in 0..BOUND {
         running.second().await;
     }
-    let world = lock(&running.world);
+    let world = running.world.lock();
     let expected = [(format!("cart:{}", running.versions), "ACTIVATED")].into();
     if world.modules != expected || world.pods.len() != 1 {
         return Err(format!("{:?} with {} pods instead of {expected:?}", world.modules, world.pods.len()));

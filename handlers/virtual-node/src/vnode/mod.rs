@@ -53,12 +53,13 @@ mod unconfigured;
 mod unowned;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
+use parking_lot::Mutex;
 use staffetta_driver::tunnel::Tunnel;
 use staffetta_handler::{CLUSTER_LABEL, HANDLER_LABEL, Recorder, Registration};
 

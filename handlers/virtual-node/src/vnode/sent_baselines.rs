@@ -1,13 +1,12 @@
 //! The baselines (the containers with which a base is to start) that this process has sent to bases.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use staffetta_driver::ContainerKey;
 use tokio::time::Instant;
-
-use crate::lock::lock;
 
 /// The maximum number of bases whose baselines are remembered.
 const REMEMBERED: usize = 10_000;
@@ -30,7 +29,7 @@ impl SentBaselines {
     /// Records the images of the baseline that was sent to the base of `node`; an empty baseline removes the record. If
     /// [`REMEMBERED`] bases are recorded, a further one is ignored.
     pub(super) fn record(&self, node: &Arc<str>, images: HashMap<ContainerKey, String>, now: Instant) {
-        let mut sent = lock(&self.0);
+        let mut sent = self.0.lock();
         if images.is_empty() {
             sent.remove(node);
         } else if sent.len() < REMEMBERED || sent.contains_key(node) {
@@ -41,11 +40,11 @@ impl SentBaselines {
     /// Returns the image of a container in the recorded baseline of a base; `None` if no baseline is recorded, or if it does not contain
     /// the container. [`expire`](Self::expire) removes old records.
     pub(super) fn image(&self, node: &str, key: &ContainerKey) -> Option<String> {
-        lock(&self.0).get(node)?.images.get(key).cloned()
+        self.0.lock().get(node)?.images.get(key).cloned()
     }
 
     /// Forgets the baselines that were sent longer than [`RETENTION`] ago.
     pub(super) fn expire(&self, now: Instant) {
-        lock(&self.0).retain(|_, sent| now.saturating_duration_since(sent.at) < RETENTION);
+        self.0.lock().retain(|_, sent| now.saturating_duration_since(sent.at) < RETENTION);
     }
 }

@@ -1,10 +1,11 @@
 //! The node source of `vnode`: the bases whose Leases this process holds.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use staffetta_driver::tunnel::{NodeDescription, NodeId};
 use staffetta_driver::{DriverError, Reason};
 use staffetta_handler::{BootTime, HandlerError};
@@ -24,7 +25,6 @@ use super::tracker::OperationTracker;
 use super::unconfigured::UnconfiguredTunnel;
 use crate::back_end::NodeBackEnd;
 use crate::counters::{Counts, LeaseChange};
-use crate::lock::lock;
 use crate::node::{NodeOwner, NodeSpec};
 use crate::node_store::NodeStore;
 use crate::source::NodeSource;
@@ -76,7 +76,7 @@ impl NodeSource for VnodeSource {
     }
 
     async fn open(&self, node: &NodeSpec) -> Result<Arc<dyn NodeBackEnd>, DriverError> {
-        let base = lock(&self.bases).held(&node.name).map(Arc::clone);
+        let base = self.bases.lock().held(&node.name).map(Arc::clone);
         let base = base.ok_or_else(|| DriverError::new(Reason::Awaited, "look after a base"))?;
         Ok(Arc::new(BaseBackEnd { base, sent_baselines: Arc::clone(&self.sent_baselines) }))
     }
@@ -86,21 +86,21 @@ impl NodeSource for VnodeSource {
     }
 
     fn may_act(&self, name: &str) -> bool {
-        lock(&self.bases).may_act(name, BootTime::now())
+        self.bases.lock().may_act(name, BootTime::now())
     }
 
     async fn drain(&self) {
-        let is_busy = |base: &&Arc<Base>| !lock(&base.containers).close();
+        let is_busy = |base: &&Arc<Base>| !base.containers.lock().close();
         // Each base is closed as soon as it is idle, so all are looked at.
-        while lock(&self.bases).all_held().filter(is_busy).count() > 0 {
+        while self.bases.lock().all_held().filter(is_busy).count() > 0 {
             tokio::time::sleep(ELECTION_INTERVAL).await;
         }
     }
 
     async fn release(&self) {
-        let names = lock(&self.bases).names();
+        let names = self.bases.lock().names();
         join_all(names.iter().map(|name| self.give_up(name))).await;
-        let own = lock(&self.bases).replicas.give_up();
+        let own = self.bases.lock().replicas.give_up();
         if let Some((name, version)) = own {
             self.writer.delete(&name, version).await;
         }
@@ -110,7 +110,7 @@ impl NodeSource for VnodeSource {
 impl VnodeSource {
     /// Gives up the Lease of a node at the end of this process, so that another process takes it at once.
     async fn give_up(&self, name: &str) {
-        let (base, lease) = lock(&self.bases).give_up(name);
+        let (base, lease) = self.bases.lock().give_up(name);
         if let Some(base) = base {
             self.stop_managing(&base).await;
         }
@@ -129,7 +129,7 @@ impl VnodeSource {
     /// Learns of bases from Node objects, takes, renews and loses Leases, and starts and stops looking after bases.
     async fn run_elections(&self, nodes: &Arc<NodeStore>) {
         // If this ran before, the writes of then are not waited for any more.
-        lock(&self.bases).interrupted(BootTime::now());
+        self.bases.lock().interrupted(BootTime::now());
         let (mut ticks, mut sweeps) =
             (tokio::time::interval(ELECTION_INTERVAL), tokio::time::interval(SWEEP_INTERVAL));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -158,7 +158,7 @@ impl VnodeSource {
                         if let WriteResult::Written(seen) | WriteResult::First(seen) = &result {
                             self.leases.forget_taken(&name, seen.version);
                         }
-                        lock(&self.bases).written(&name, &result, BootTime::now());
+                        self.bases.lock().written(&name, &result, BootTime::now());
                     }
                 }
             }
@@ -170,7 +170,7 @@ impl VnodeSource {
         let exists = |name: &str| nodes.pods.node(name).is_some();
         let ready = self.tunnels.iter().all(|tunnel| tunnel.tunnel.ready() && tunnel.tunnel.connected());
         let now = BootTime::now();
-        let mut bases = lock(&self.bases);
+        let mut bases = self.bases.lock();
         let is_known = |name: &str| bases.get(name).is_some() || exists(name);
         let others = self.leases.unknown(is_known);
         bases.replicas.observe(others, now);
@@ -179,7 +179,7 @@ impl VnodeSource {
 
     /// Stops looking after the bases that exceed the share of this replica. Returns the writes that give their Leases up.
     async fn hand_over(&self, nodes: &NodeStore) -> Vec<(Arc<str>, LeaseWrite)> {
-        let surplus = lock(&self.bases).surplus(|node| nodes.contains(node), BootTime::now());
+        let surplus = self.bases.lock().surplus(|node| nodes.contains(node), BootTime::now());
         let mut writes = Vec::new();
         for (base, write) in surplus {
             self.counts.lease(LeaseChange::GivenUp);
@@ -198,7 +198,7 @@ impl VnodeSource {
     fn learn_bases(&self, nodes: &NodeStore) {
         let owner = NodeOwner { handler: super::HANDLER, cluster: &self.cluster, predecessor: None };
         let unknown = {
-            let bases = lock(&self.bases);
+            let bases = self.bases.lock();
             nodes.pods.nodes_of(owner, |name| bases.get(name).is_some())
         };
         for name in unknown {
@@ -212,7 +212,7 @@ impl VnodeSource {
                     "the tunnel of the node is not in vnode.tunnels; the node is not ready until it is"
                 );
             }
-            lock(&self.bases).add((id, name.into()), tunnel, profile);
+            self.bases.lock().add((id, name.into()), tunnel, profile);
         }
     }
 
@@ -223,7 +223,7 @@ impl VnodeSource {
 
     /// Starts looking after the bases whose Lease was taken, and stops looking after those whose Lease was lost.
     async fn apply_lease_changes(&self, nodes: &Arc<NodeStore>) {
-        let held_changes = lock(&self.bases).held_changes(BootTime::now());
+        let held_changes = self.bases.lock().held_changes(BootTime::now());
         let follow = async |change| match change {
             HeldChange::Begins(node) => self.start_managing(&node, nodes).await,
             HeldChange::Ends(node, base) => {
@@ -242,7 +242,7 @@ impl VnodeSource {
     /// this replica in the name of the base. A tunnel that is not configured any more does not count.
     async fn start_managing(&self, node: &str, nodes: &Arc<NodeStore>) {
         let (base, spec) = {
-            let mut bases = lock(&self.bases);
+            let mut bases = self.bases.lock();
             let Some(known) = bases.get_mut(node) else { return };
             let names = (known.id.clone(), Arc::clone(&known.node));
             let mut tunnel_key = String::new();
@@ -263,7 +263,7 @@ impl VnodeSource {
         };
         self.counts.lease(LeaseChange::Taken);
         info!(node, tunnel = &*base.tunnel.name, "this replica holds the lease of the node");
-        let description = lock(&base.profile).description.clone();
+        let description = base.profile.lock().description.clone();
         starts(&base, &description).await;
         if nodes.pods.node(node).is_some() {
             nodes.add_or_update(spec);
@@ -282,11 +282,11 @@ impl VnodeSource {
     /// Leases of other replicas and of nodes that nobody knows any more. The writes are added to `requests`.
     async fn give_up_removed(&self, nodes: &NodeStore, requests: &mut Requests) {
         let exists = |node: &str| nodes.contains(node) || nodes.has_departed(node);
-        let gone = lock(&self.bases).ended(exists, Instant::now());
+        let gone = self.bases.lock().ended(exists, Instant::now());
         let mut ended = Vec::new();
         for node in gone {
-            let (base, lease) = lock(&self.bases).give_up(&node);
-            lock(&self.bases).forget(&node);
+            let (base, lease) = self.bases.lock().give_up(&node);
+            self.bases.lock().forget(&node);
             ended.extend(base);
             if let Some(lease) = lease {
                 self.counts.lease(LeaseChange::GivenUp);
@@ -297,7 +297,7 @@ impl VnodeSource {
                 });
             }
         }
-        let expired = lock(&self.bases).replicas.expired(BootTime::now());
+        let expired = self.bases.lock().replicas.expired(BootTime::now());
         for (name, version) in expired {
             let writer = Arc::clone(&self.writer);
             requests.spawn(async move {
@@ -306,7 +306,7 @@ impl VnodeSource {
             });
         }
         {
-            let mut bases = lock(&self.bases);
+            let mut bases = self.bases.lock();
             bases.expire(|name| nodes.pods.node(name).is_some(), Instant::now());
             self.leases.expire(|node| bases.get(node).is_some());
             self.sent_baselines.expire(Instant::now());
@@ -316,7 +316,7 @@ impl VnodeSource {
 
     /// Returns the specification of the node of a base.
     pub(super) fn spec(&self, base: &Base) -> NodeSpec {
-        let BaseProfile { description, marks } = lock(&base.profile).clone();
+        let BaseProfile { description, marks } = base.profile.lock().clone();
         self.template.spec(&base.id, base.tunnel.tunnel.key(), &description, &marks)
     }
 }

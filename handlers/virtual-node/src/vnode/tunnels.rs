@@ -19,7 +19,6 @@ use super::channel::{TunnelLimits, TunnelReceiver, channel};
 use super::describe::{health, reported_marks};
 use super::operation::ContainerAction;
 use super::source::{VnodeSource, starts};
-use crate::lock::lock;
 use crate::node_store::NodeStore;
 
 /// The delays before a tunnel that ended is started again.
@@ -74,7 +73,7 @@ impl VnodeSource {
                     None => std::future::pending().await,
                 },
                 _ = sweep.tick() => kept.retain(|id| {
-                    let exists = lock(&self.bases).get(&self.names(id).1).is_some();
+                    let exists = self.bases.lock().get(&self.names(id).1).is_some();
                     if !exists {
                         receiver.release(id);
                     }
@@ -98,7 +97,7 @@ impl VnodeSource {
         let event = match event {
             TunnelEvent::NodeDiscovered(description) => {
                 self.introduced(tunnel, names, description, nodes).await;
-                return lock(&self.bases).get(&node).is_some();
+                return self.bases.lock().get(&node).is_some();
             }
             TunnelEvent::BaselineQuery(query) => {
                 let tunnel = &self.tunnels[tunnel].tunnel;
@@ -111,11 +110,11 @@ impl VnodeSource {
                     self.sent_baselines.record(&node, containers.iter().map(image).collect(), Instant::now());
                     query.answer(containers);
                 }
-                return lock(&self.bases).get(&node).is_some();
+                return self.bases.lock().get(&node).is_some();
             }
             event => event,
         };
-        let base = lock(&self.bases).held(&node).map(Arc::clone);
+        let base = self.bases.lock().held(&node).map(Arc::clone);
         // Another process looks after the base, or it belongs to another tunnel.
         let Some(base) = base.filter(|base| base.tunnel.name == self.tunnels[tunnel].name) else {
             return false;
@@ -152,7 +151,7 @@ impl VnodeSource {
     ) {
         let ends = description.metadata.status == NodeActivation::Deactivated;
         let base = {
-            let mut bases = lock(&self.bases);
+            let mut bases = self.bases.lock();
             let names = (id.clone(), Arc::clone(&node));
             if !bases.introduced(names, tunnel, &description, Instant::now()) {
                 debug!(base = %id, tunnel = &*self.tunnels[tunnel].name, "a base of another tunnel introduced itself");
@@ -166,7 +165,7 @@ impl VnodeSource {
             return;
         }
         let changed = {
-            let mut profile = lock(&base.profile);
+            let mut profile = base.profile.lock();
             let changed = profile.description != description;
             if changed {
                 profile.description = description.clone();
@@ -189,7 +188,7 @@ impl VnodeSource {
     fn status(&self, base: &Base, status: &NodeStatusData, nodes: &NodeStore) {
         let marks = reported_marks(status);
         let changed = {
-            let mut profile = lock(&base.profile);
+            let mut profile = base.profile.lock();
             let changed = profile.marks != marks;
             profile.marks = marks;
             changed

@@ -8,7 +8,6 @@ use super::base::{Base, UnownedContainer};
 use super::containers::ContainerStep;
 use super::operation::ContainerAction;
 use super::source::{TUNNEL_LIMIT, VnodeSource};
-use crate::lock::lock;
 use crate::source::NodeSource;
 
 impl VnodeSource {
@@ -24,7 +23,7 @@ impl VnodeSource {
             }
             let now = Instant::now();
             {
-                let mut containers = lock(&base.containers);
+                let mut containers = base.containers.lock();
                 if containers.stop(&key, now) != ContainerStep::Send(ContainerAction::Stop) {
                     continue;
                 }
@@ -34,9 +33,9 @@ impl VnodeSource {
             base.follow(None, &key, ContainerAction::Stop);
             let call = base.tunnel.tunnel.shutdown_container(&base.id, &pod, &container);
             match tokio::time::timeout(TUNNEL_LIMIT, call).await {
-                Ok(Ok(())) => lock(&base.containers).sent(&key),
+                Ok(Ok(())) => base.containers.lock().sent(&key),
                 Ok(Err(error)) => {
-                    lock(&base.containers).unsent(&key);
+                    base.containers.lock().unsent(&key);
                     warn!(node = &*base.node, module = %key, error = causes(&error), "a module that no pod on the node has was not unloaded");
                 }
                 // It may have been sent: an answer, a report or the time limit ends the operation.
@@ -93,8 +92,8 @@ mod tests {
             }
             tokio::time::advance(GRACE / 2).await;
         }
-        let base = Arc::clone(lock(&source.bases).held("vnode.one.dev").unwrap());
-        let containers = lock(&base.containers);
+        let base = Arc::clone(source.bases.lock().held("vnode.one.dev").unwrap());
+        let containers = base.containers.lock();
         assert!(containers.under_way().all(|(_, action)| action == ContainerAction::Stop));
         let mut unloaded: Vec<_> = containers.under_way().map(|(key, _)| key.to_string()).collect();
         unloaded.sort();

@@ -1,14 +1,13 @@
 //! The checks of the cloud for `staffetta check`: extensions and quotas.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use staffetta_driver::ProjectId;
 use staffetta_handler::{Finding, Setup, SetupError};
 use staffetta_openstack::{Cloud, Quota, Service};
 
 use super::unusable;
-use crate::base::lock::lock;
 
 /// The category of the findings about Neutron.
 pub(super) const CATEGORY: &str = "openstack";
@@ -19,7 +18,7 @@ struct CreatedResources(Mutex<BTreeSet<&'static str>>);
 
 /// Records that a driver in use creates `resources`, so that their quotas are checked.
 pub(super) fn declare_created(setup: &Setup, resources: &[&'static str]) -> Result<(), SetupError> {
-    lock(&setup.shared(|| Ok(CreatedResources::default()))?.0).extend(resources);
+    setup.shared(|| Ok(CreatedResources::default()))?.0.lock().extend(resources);
     Ok(())
 }
 
@@ -52,7 +51,7 @@ pub(super) fn needs_quotas(
 ) -> Result<(), SetupError> {
     let created = setup.shared(|| Ok(CreatedResources::default()))?;
     setup.diagnosis(category, move || {
-        let (service, project, created) = (service.clone(), project.clone(), lock(&created.0).clone());
+        let (service, project, created) = (service.clone(), project.clone(), created.0.lock().clone());
         async move {
             let quotas = service.quotas(&project).await;
             let quotas = quotas.map_err(unusable)?;

@@ -1,7 +1,8 @@
 //! Recorded calls as lines of text, for tests.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use staffetta_driver::Owner;
 use staffetta_handler::{DryRunPlan, ObjectRef, PlannedCall};
 
@@ -15,13 +16,13 @@ impl Calls {
     /// Wraps `driver`, so that the changes that are requested of it are recorded in this value and not made.
     pub(super) fn record<D: ?Sized>(&self, driver: Arc<D>) -> Recording<D> {
         let calls = self.clone();
-        let plan = DryRunPlan::new(move |object, call| calls.0.lock().unwrap().push(line(object, &call)));
+        let plan = DryRunPlan::new(move |object, call| calls.0.lock().push(line(object, &call)));
         Recording::new(driver, plan, "driver", "Kind")
     }
 
     /// Removes and returns the calls that were recorded so far.
     pub(super) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock())
     }
 }
 

@@ -1,6 +1,5 @@
-use std::sync::Mutex;
-
 use k8s_openapi::api::core::v1::{Pod, Service};
+use parking_lot::Mutex;
 use staffetta_driver::RequestRecord;
 use staffetta_handler::testing::{Fault, pod};
 use staffetta_handler::{
@@ -29,11 +28,11 @@ where
     type Error = E;
 
     async fn on_present(&self, _: &Arc<Pod>) -> Result<Action, E> {
-        (self.0.lock().unwrap())().map(Action::from)
+        (self.0.lock())().map(Action::from)
     }
 
     async fn on_deleted(&self, _: &Tombstone<Pod>) -> Result<Action, E> {
-        (self.0.lock().unwrap())().map(Action::from)
+        (self.0.lock())().map(Action::from)
     }
 }
 
@@ -356,7 +355,7 @@ async fn a_panic_of_an_index_ends_only_its_event_and_is_logged_and_counted() {
     let handled = Arc::new(Mutex::new(0));
     let count = Arc::clone(&handled);
     let handle = move || {
-        *count.lock().unwrap() += 1;
+        *count.lock() += 1;
         Ok::<_, Fault>(())
     };
     let registration =
@@ -365,7 +364,7 @@ async fn a_panic_of_an_index_ends_only_its_event_and_is_logged_and_counted() {
     world.pipeline.listed(std::any::TypeId::of::<Pod>());
     world.added().await;
     world.event(Event::Added(Arc::new(pod("shop", "other")))).await;
-    assert_eq!(*handled.lock().unwrap(), 2, "the handler goes on");
+    assert_eq!(*handled.lock(), 2, "the handler goes on");
     let lines = world.logged.with("panicked when an event arrived");
     assert_eq!((lines.len(), &lines[0]["name"]), (1, &"web".into()));
     let page = world.metrics.page(|_| {}).unwrap();
@@ -414,12 +413,12 @@ async fn a_handler_that_is_registered_twice_for_a_kind_gets_each_event_once() {
     let handled = Arc::new(Mutex::new(0));
     let count = Arc::clone(&handled);
     let handle = move || {
-        *count.lock().unwrap() += 1;
+        *count.lock() += 1;
         Ok::<_, Fault>(())
     };
     let world =
         World::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().on::<Pod>().erase(), false);
     world.added().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(*handled.lock().unwrap(), 1);
+    assert_eq!(*handled.lock(), 1);
 }

@@ -8,12 +8,13 @@ mod changes;
 mod request;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
@@ -21,7 +22,6 @@ use self::changes::changes;
 pub(super) use self::changes::{AcceptedWrite, combined};
 use self::request::{RequestKind, WriteTarget, as_dry_run, as_empty_patch, as_read};
 use super::plan::{PlanLog, PlannedObject, PlannedStep, StepDetail};
-use crate::base::lock::lock;
 
 /// The value of [`PlannedStep::by`] for writes to the Kubernetes API.
 const KUBERNETES: &str = "kubernetes";
@@ -125,7 +125,7 @@ impl DryRunClient {
     fn changed(&self, target: &WriteTarget, before: Value, after: &Value) {
         let Some(uid) = after["metadata"]["uid"].as_str().filter(|_| target.is_object()) else { return };
         let write = AcceptedWrite { before, after: after.clone() };
-        lock(&self.accepted).entry(uid.to_owned()).or_default().push(write);
+        self.accepted.lock().entry(uid.to_owned()).or_default().push(write);
     }
 
     /// Records a call that cannot be made without effect, and responds to it with 405.

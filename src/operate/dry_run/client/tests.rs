@@ -29,12 +29,12 @@ impl Server {
         let body = body.collect_bytes().await.unwrap().to_vec();
         let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
         let path = parts.uri.to_string();
-        self.requests.lock().unwrap().push((parts.method.clone(), path, body));
+        self.requests.lock().push((parts.method.clone(), path, body));
         let json = |code: u16, body: Value| response(code.try_into().unwrap(), &body);
-        if let Some((code, answer)) = self.answers.lock().unwrap().pop_front() {
+        if let Some((code, answer)) = self.answers.lock().pop_front() {
             return Ok(json(code, answer));
         }
-        let mut pod = self.pod.lock().unwrap().clone();
+        let mut pod = self.pod.lock().clone();
         Ok(match parts.method {
             Method::PATCH => {
                 for (key, value) in sent["metadata"]["annotations"].as_object().into_iter().flatten() {
@@ -52,11 +52,11 @@ impl Server {
     }
 
     fn answers(&self, code: u16, answer: Value) {
-        self.answers.lock().unwrap().push_back((code, answer));
+        self.answers.lock().push_back((code, answer));
     }
 
     fn paths(&self) -> Vec<String> {
-        let requests = std::mem::take(&mut *self.requests.lock().unwrap());
+        let requests = std::mem::take(&mut *self.requests.lock());
         requests.into_iter().map(|(method, path, _)| format!("{method} {path}")).collect()
     }
 }
@@ -100,7 +100,7 @@ impl World {
     }
 
     fn newer(&self) -> Vec<Value> {
-        std::mem::take(&mut *self.accepted.lock().unwrap()).values().map(|writes| combined(writes)).collect()
+        std::mem::take(&mut *self.accepted.lock()).values().map(|writes| combined(writes)).collect()
     }
 }
 
@@ -143,7 +143,7 @@ async fn accepted_writes_are_kept_when_another_program_changes_the_object() {
     let world = World::new();
     world.patch(json!({ "metadata": { "annotations": { "a": "1" } } })).await.unwrap();
     {
-        let metadata = &mut world.server.pod.lock().unwrap()["metadata"];
+        let metadata = &mut world.server.pod.lock()["metadata"];
         metadata["resourceVersion"] = json!("8");
         metadata["annotations"]["theirs"] = json!("2");
     }
@@ -165,10 +165,10 @@ async fn a_write_without_effect_is_not_recorded() {
 #[tokio::test]
 async fn a_concurrent_change_by_another_writer_is_not_in_the_plan() {
     let world = World::new();
-    let mut earlier = world.server.pod.lock().unwrap().clone();
+    let mut earlier = world.server.pod.lock().clone();
     earlier["metadata"]["annotations"]["k"] = json!("v");
     world.server.answers(200, earlier);
-    world.server.pod.lock().unwrap()["metadata"]["annotations"]["theirs"] = json!("2");
+    world.server.pod.lock()["metadata"]["annotations"]["theirs"] = json!("2");
     world.patch(json!({ "metadata": { "annotations": { "k": "v" } } })).await.unwrap();
     assert_eq!(world.steps(), [r#"Pod shop/web: write {"name":"annotation k","from":null,"to":"v"}"#]);
 }
@@ -319,7 +319,7 @@ proptest! {
             let world = World::new();
             let request = Request::builder().method(method.as_str()).uri(&uri).body(Body::from(body)).unwrap();
             world.client.send(request).await.unwrap();
-            std::mem::take(&mut *world.server.requests.lock().unwrap())
+            std::mem::take(&mut *world.server.requests.lock())
         });
         for (method, path, body) in sent {
             let query = path.split_once('?').map_or("", |(_, query)| query);

@@ -1,10 +1,10 @@
 //! A simulated device, which follows the clock of the test.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use staffetta_driver::{DriverError, Reason};
 use tokio::time::Instant;
@@ -106,7 +106,7 @@ impl Oper {
 
 impl Device {
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock();
         let (now, starts_apps_after) = (Instant::now(), inner.starts_apps_after);
         for oper in inner.oper.values_mut() {
             while let Some((at, state)) = oper.next.filter(|(at, _)| *at <= now) {

@@ -18,10 +18,11 @@ mod request;
 mod state;
 mod work;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::{
     BulkVifDriver, DriverError, NetworkId, Owner, PodVifDriver, PoolClaim, Reason, SecurityGroupId, Uid, Vif,
     VifId, VifPoolDriver, VifPoolObserver, VifRequest,
@@ -157,7 +158,7 @@ impl WarmVifPool {
     pub fn metrics(&self) -> impl Fn() -> VifPoolMetrics + Send + Sync + use<> {
         let (inner, counters) = (Arc::downgrade(&self.inner), Arc::clone(&self.inner.counters));
         move || {
-            let counters = *counters.lock().unwrap_or_else(PoisonError::into_inner);
+            let counters = *counters.lock();
             let Some(inner) = inner.upgrade() else { return counters };
             let (state, now) = (inner.state(), inner.now());
             let counts = state.pools.values().map(|pool| pool.warm.counts(now));
@@ -176,12 +177,12 @@ impl WarmVifPool {
 
 impl Inner {
     fn state(&self) -> MutexGuard<'_, VifPoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Changes the counters of the metrics by `add`.
     fn count(&self, add: impl FnOnce(&mut VifPoolMetrics)) {
-        add(&mut self.counters.lock().unwrap_or_else(PoisonError::into_inner));
+        add(&mut self.counters.lock());
     }
 
     /// Returns the time since the pool was created.

@@ -14,10 +14,10 @@ mod recovery;
 mod settings;
 
 use std::net::IpAddr;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use kube::Resource;
+use parking_lot::Mutex;
 use serde_json::json;
 use staffetta_driver::{ListenerChange, ListenerPort, LoadBalancer, LoadBalancerSpec, Owner, Protocol, Uid};
 use staffetta_handler::{
@@ -196,9 +196,9 @@ impl World {
     async fn triggers_of(source: &dyn Source, time: Duration) -> Vec<AnyEvent> {
         let triggers = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::clone(&triggers);
-        let sender = TriggerSender::new(move |trigger| taken.lock().unwrap().push(trigger));
+        let sender = TriggerSender::new(move |trigger| taken.lock().push(trigger));
         assert!(tokio::time::timeout(time, source.run(sender)).await.is_err(), "it never ends");
-        std::mem::take(&mut triggers.lock().unwrap())
+        std::mem::take(&mut triggers.lock())
     }
 
     async fn slice(&self, uid: &str, ips: &[&str]) -> Result<(), HandlerError> {

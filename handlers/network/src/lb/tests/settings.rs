@@ -1,9 +1,8 @@
 //! Connection settings of services.
 
-use std::sync::Mutex;
-
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
+use parking_lot::Mutex;
 use staffetta_driver::{
     DriverError, ListenerDriver, ListenerSettings, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress,
     NamespaceObserver, NormalizedSpec, Owned, SessionPersistence,
@@ -90,7 +89,7 @@ struct Learned(Mutex<Vec<String>>);
 
 impl NamespaceObserver for Learned {
     fn present(&self, namespace: &Namespace) {
-        self.0.lock().unwrap().push(namespace.metadata.name.clone().unwrap());
+        self.0.lock().push(namespace.metadata.name.clone().unwrap());
     }
 
     fn gone(&self, _: &str, _: &Uid) {}
@@ -172,5 +171,5 @@ async fn a_driver_that_observes_namespaces_is_fed() {
     world.replace(LbDrivers { load_balancer: Arc::new(load_balancer), ..world.drivers() }, true);
     let namespace = json!({ "metadata": { "name": "shop", "uid": "u" } });
     world.index(&Event::<Namespace>::Added(Arc::new(serde_json::from_value(namespace).unwrap())).erase());
-    assert_eq!(*learned.0.lock().unwrap(), ["shop"]);
+    assert_eq!(*learned.0.lock(), ["shop"]);
 }

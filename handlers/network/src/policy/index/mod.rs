@@ -26,11 +26,11 @@ mod terms;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::{Direction, GroupName, Owner, PodLifecycle, SecurityGroupId, Uid, VifId};
 use tokio::sync::Notify;
 
@@ -376,7 +376,7 @@ impl PolicyIndex {
 
     /// Locks the content of the index.
     fn lock(&self) -> MutexGuard<'_, IndexState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -262,7 +262,7 @@ async fn a_policy_beyond_the_limit_of_its_namespace_allows_nothing_until_there_i
     let rules = || (world.rules("policy-uid-a").len(), world.rules("policy-uid-b").len());
     assert_eq!(rules(), (4, 0));
     assert!(world.groups_of(&db).contains("policy-uid-b"), "its pods are isolated all the same");
-    let recorded = std::mem::take(&mut *world.recorded.0.lock().unwrap());
+    let recorded = std::mem::take(&mut *world.recorded.0.lock());
     let [event] = &recorded[..] else { panic!("{recorded:?}") };
     assert!(
         event.starts_with("PolicyIncomplete: the policy allows nothing")

@@ -140,12 +140,12 @@ async fn a_policy_without_pods_has_no_unresolved_ports() {
     world.policy("p", &spec).await.unwrap();
     world.pod("other", &json!({ "app": "other" })).await;
     world.policy("p", &spec).await.unwrap();
-    assert_eq!(*world.recorded.0.lock().unwrap(), [""; 0]);
+    assert_eq!(*world.recorded.0.lock(), [""; 0]);
     // The policy itself does not change; only its pods are created.
     for app in ["db", "log"] {
         world.pod(app, &json!({ "app": app })).await;
     }
-    let texts = std::mem::take(&mut *world.recorded.0.lock().unwrap());
+    let texts = std::mem::take(&mut *world.recorded.0.lock());
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(texts[0].ends_with("named sql/TCP") && texts[1].contains("named sink/TCP"), "{texts:?}");
     world.no_pod("log").await;
@@ -163,7 +163,7 @@ async fn a_policy_with_ports_that_no_pod_has_is_reported_once() {
         world.policy("p", &spec).await.unwrap();
     }
     let expected = "PolicyIncomplete: no pod selected by the policy has a port named sql/TCP";
-    assert_eq!(*world.recorded.0.lock().unwrap(), [expected]);
+    assert_eq!(*world.recorded.0.lock(), [expected]);
 }
 
 #[tokio::test]
@@ -199,14 +199,14 @@ async fn a_change_of_a_policy_lets_other_tasks_run_after_each_slice_of_pods() {
     let source = IndexSource(Arc::clone(&world.index));
     let sent = Arc::new(Mutex::new(0));
     let counter = Arc::clone(&sent);
-    let run = source.run(TriggerSender::new(move |_| *counter.lock().unwrap() += 1));
+    let run = source.run(TriggerSender::new(move |_| *counter.lock() += 1));
     let mut run = std::pin::pin!(run);
     let (mut polls, mut before) = (0, (start, 0));
     while before != (start + PODS, PODS + 1) {
         assert!(
             std::future::poll_fn(|task| std::task::Poll::Ready(run.as_mut().poll(task).is_pending())).await
         );
-        let after = (world.index.recomputed(), *sent.lock().unwrap());
+        let after = (world.index.recomputed(), *sent.lock());
         assert!(after.0 - before.0 <= 64 && after.1 - before.1 <= 65, "{before:?} {after:?}");
         (polls, before) = (polls + 1, after);
         tokio::task::yield_now().await;

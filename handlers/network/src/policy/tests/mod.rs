@@ -5,11 +5,12 @@ mod life;
 mod sweep;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::policy::{AlwaysAllowed, PolicyIndex, PolicySecurityGroups};
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use staffetta_driver::{Owner, PodSecurityGroupsDriver, Vif, VifPoolDriver, VifRequest};
 use staffetta_handler::{Event, Index, Tombstone, deliver};
@@ -29,7 +30,7 @@ struct RecordedTexts(Arc<Mutex<Vec<String>>>);
 impl RecordedTexts {
     fn recorder(&self) -> Recorder {
         let texts = Arc::clone(&self.0);
-        Recorder::new(move |note| texts.lock().unwrap().push(format!("{}: {}", note.reason, note.text)))
+        Recorder::new(move |note| texts.lock().push(format!("{}: {}", note.reason, note.text)))
     }
 }
 

@@ -3,8 +3,9 @@
 mod queue;
 mod receiver;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use staffetta_driver::tunnel::{NodeId, SendError, TunnelEvent, TunnelSender};
 use tokio::sync::Notify;
 

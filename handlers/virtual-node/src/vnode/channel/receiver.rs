@@ -1,7 +1,8 @@
 //! The receiving end of the channel over which a tunnel passes reports to its caller.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use staffetta_driver::tunnel::{NodeId, TunnelEvent};
 use tokio::sync::Notify;
 
@@ -19,7 +20,7 @@ impl Channel {
     /// Locks the queues and the flags of both ends.
     pub(super) fn state(&self) -> MutexGuard<'_, ChannelState> {
         // Each critical section leaves the queues consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -12,13 +11,13 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, PostParams, Preconditions, Request, WatchEvent, WatchParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use staffetta_handler::causes;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{LeaseWrite, REPLICA_LABEL, SeenLease, WriteResult, is_of_replica, replica_digest};
-use crate::lock::lock;
 
 /// The namespace of node leases, in which the cluster looks for the heartbeat of a node.
 const NAMESPACE: &str = "kube-node-lease";
@@ -118,7 +117,7 @@ impl LeaseWriter {
 
     /// Logs a failed write, as a warning at most once in [`WARNING_INTERVAL`]. Returns [`WriteResult::Failed`].
     fn failed(&self, name: &str, error: &str) -> WriteResult {
-        let mut warned = lock(&self.warned);
+        let mut warned = self.warned.lock();
         if warned.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
             *warned = Some(Instant::now());
             warn!(node = name, error, "leases of nodes cannot be written; the bases of these nodes wait");

@@ -166,10 +166,10 @@ impl Source for BaseChanges {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use http::{Request, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::Value;
     use staffetta_handler::testing::Feed;
     use staffetta_handler::{Event, Index};
@@ -177,7 +177,6 @@ mod tests {
 
     use super::super::decide::tests::deployment;
     use super::*;
-    use crate::lock::lock;
 
     type Server = Handle<Request<Body>, Response<Body>>;
 
@@ -244,19 +243,19 @@ mod tests {
         index.apply(&Event::Added(Arc::new(deployment("cart", 1, &["a"], 0))));
         let sent = Arc::new(Mutex::new(0));
         let (counted, index) = (Arc::clone(&sent), Arc::clone(&index));
-        let sender = TriggerSender::new(move |_| *lock(&counted) += 1);
+        let sender = TriggerSender::new(move |_| *counted.lock() += 1);
         let running = tokio::spawn(async move { BaseChanges(index).run(sender).await });
         for number in 0..5 {
             feed.event(Event::Added(Arc::new(node(&format!("n{number}"), "a")))).await.unwrap();
         }
         tokio::time::sleep(SETTLE * 2).await;
-        assert_eq!(*lock(&sent), 1);
+        assert_eq!(*sent.lock(), 1);
         feed.modified(node("n1", "a")).await.unwrap();
         tokio::time::sleep(SETTLE * 2).await;
-        assert_eq!(*lock(&sent), 1, "nothing changed that decides where pods run");
+        assert_eq!(*sent.lock(), 1, "nothing changed that decides where pods run");
         feed.deleted(node("n1", "a")).await.unwrap();
         tokio::time::sleep(SETTLE * 2).await;
-        assert_eq!(*lock(&sent), 2);
+        assert_eq!(*sent.lock(), 2);
         running.abort();
     }
 }

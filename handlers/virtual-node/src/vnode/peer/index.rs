@@ -1,18 +1,18 @@
 //! The peer Deployments and the bases of one environment.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, Node};
+use parking_lot::Mutex;
 use staffetta_driver::tunnel::{NodeId, QueryBaselineRequest};
 use staffetta_handler::{Event, Index};
 use tokio::sync::Notify;
 
 use super::decide::{baseline, change, containers, is_peer};
 use super::node::BaseNode;
-use crate::lock::lock;
 
 /// The maximum number of containers of peer Deployments that are remembered.
 const REMEMBERED: usize = 4096;
@@ -83,7 +83,7 @@ impl PeerIndex {
             return None;
         }
         let node = BaseNode::asking(base, tunnel, cluster, &self.environment, request);
-        let peers = lock(&self.state);
+        let peers = self.state.lock();
         Some(baseline(peers.deployments.values().map(|deployment| &**deployment), &node))
     }
 
@@ -93,7 +93,7 @@ impl PeerIndex {
         &self,
         is_it: impl Fn(&Container) -> bool,
     ) -> Option<Container> {
-        let peers = lock(&self.state);
+        let peers = self.state.lock();
         let current = peers.deployments.values().flat_map(|deployment| containers(deployment)).any(&is_it);
         peers.remembered.iter().find(|container| !current && is_it(container)).cloned()
     }
@@ -101,14 +101,14 @@ impl PeerIndex {
     /// Returns the newest state of a peer Deployment, and the number of replicas that it is to have; `None` if it has that number
     /// already, specifies no pods, or is no peer Deployment.
     pub(super) fn due(&self, uid: &str) -> Option<(Arc<Deployment>, i32)> {
-        let peers = lock(&self.state);
+        let peers = self.state.lock();
         let deployment = peers.deployments.get(uid)?;
         Some((Arc::clone(deployment), change(deployment, peers.bases.values())?))
     }
 
     /// Returns the peer Deployments whose number of replicas is to change.
     pub(super) fn all_due(&self) -> Vec<Arc<Deployment>> {
-        let peers = lock(&self.state);
+        let peers = self.state.lock();
         let due = |deployment: &&Arc<Deployment>| change(deployment, peers.bases.values()).is_some();
         peers.deployments.values().filter(due).cloned().collect()
     }
@@ -116,7 +116,7 @@ impl PeerIndex {
 
 impl Index<Deployment> for PeerIndex {
     fn apply(&self, event: &Event<Deployment>) {
-        let mut peers = lock(&self.state);
+        let mut peers = self.state.lock();
         match event {
             Event::Added(deployment) | Event::Modified(deployment)
                 if is_peer(deployment, &self.environment) =>
@@ -135,7 +135,7 @@ impl Index<Node> for PeerIndex {
             Event::Added(node) | Event::Modified(node) => BaseNode::of(node, &self.environment),
             Event::Deleted(_) => None,
         };
-        let mut peers = lock(&self.state);
+        let mut peers = self.state.lock();
         let changed = match base {
             Some(base) => peers.bases.insert(base.name.clone(), base.clone()).as_ref() != Some(&base),
             None => peers.bases.remove(event.object_ref().name).is_some(),

@@ -84,7 +84,7 @@ async fn source_of(client: Client, ids: &[&str], tunnel: Arc<NoTunnel>) -> (Vnod
     for id in ids {
         let names = source.names(&id.parse().unwrap());
         let node = Arc::clone(&names.1);
-        let mut bases = lock(&source.bases);
+        let mut bases = source.bases.lock();
         assert!(bases.introduced(names, 0, &described("ACTIVATED"), Instant::now()));
         let known = bases.get_mut(&node).unwrap();
         known.election.begin(now);
@@ -121,7 +121,7 @@ async fn nodes_that_end_while_the_api_server_does_not_answer_delay_no_renewal() 
         () = source.run_elections(&nodes) => {}
         () = renewed => {}
     }
-    assert!(lock(&source.bases).get("vnode.one.dev").is_none());
+    assert!(source.bases.lock().get("vnode.one.dev").is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +161,7 @@ async fn a_base_gets_its_node_by_an_answer_and_not_by_reports_alone() {
         assert!(!nodes.contains(&node), "it does not answer");
         nodes.forget(&node);
         source.give_up_removed(&nodes, &mut requests).await;
-        assert!(lock(&source.bases).held(&node).is_some(), "it may answer");
+        assert!(source.bases.lock().held(&node).is_some(), "it may answer");
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(tunnel.health_requests(), asked + 1);
@@ -172,7 +172,7 @@ async fn a_base_gets_its_node_by_an_answer_and_not_by_reports_alone() {
     source.process_event(0, &id, introduction(), &nodes).await;
     tokio::time::advance(Duration::from_secs(3600)).await;
     source.give_up_removed(&nodes, &mut requests).await;
-    assert!(lock(&source.bases).get(&node).is_none(), "it does not introduce itself any more");
+    assert!(source.bases.lock().get(&node).is_none(), "it does not introduce itself any more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,8 +191,8 @@ async fn a_base_is_taken_over_with_the_tunnel_of_its_node_whoever_reported_throu
             let object: Arc<Node> = Arc::new(serde_json::from_value(object).unwrap());
             Index::<Node>::apply(&*nodes.pods, &Event::Added(object));
         }
-        assert!(lock(&source.bases).introduced(names, 0, &described("ACTIVATED"), Instant::now()));
+        assert!(source.bases.lock().introduced(names, 0, &described("ACTIVATED"), Instant::now()));
         source.start_managing(&node, &nodes).await;
-        assert_eq!(&*lock(&source.bases).held(&node).unwrap().tunnel.name, tunnel, "{id}");
+        assert_eq!(&*source.bases.lock().held(&node).unwrap().tunnel.name, tunnel, "{id}");
     }
 }

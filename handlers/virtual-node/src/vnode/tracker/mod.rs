@@ -10,9 +10,10 @@ mod ended;
 mod open;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use staffetta_driver::Owner;
 use staffetta_handler::{EventNote, Recorder};
 use tokio::time::Instant;
@@ -21,7 +22,6 @@ use tracing::debug;
 pub use self::ended::{EndedOperation, OperationOutcome};
 use self::open::OpenOperations;
 use super::{ContainerAction, HANDLER, Operation};
-use crate::lock::lock;
 use crate::triggers::{node_identity, pod_identity};
 
 /// The reason of the Event about a stuck operation.
@@ -76,13 +76,13 @@ impl OperationTracker {
     /// Begins to follow an operation: the tunnel is about to be called.
     pub(super) fn begin(&self, operation: Operation) -> TrackedOperation {
         let operation = Arc::new(operation);
-        let id = lock(&self.0.open).begin(Arc::clone(&operation), Instant::now());
+        let id = self.0.open.lock().begin(Arc::clone(&operation), Instant::now());
         TrackedOperation { id, operation, tracker: self.clone() }
     }
 
     /// Returns the number of operations in progress by tunnel and action, and how many of them are stuck.
     pub fn under_way(&self) -> Vec<(Arc<str>, ContainerAction, [u64; 2])> {
-        lock(&self.0.open).counts(Instant::now(), self.0.policy.stuck_after)
+        self.0.open.lock().counts(Instant::now(), self.0.policy.stuck_after)
     }
 
     /// Reports stuck operations as Events on their pods, or on the node if there is no pod, until the returned future is dropped.
@@ -92,7 +92,7 @@ impl OperationTracker {
             ticks.tick().await;
             let now = Instant::now();
             let TrackerPolicy { stuck_after, repeat_after, .. } = self.0.policy;
-            let stuck = lock(&self.0.open).stuck(now, stuck_after, repeat_after);
+            let stuck = self.0.open.lock().stuck(now, stuck_after, repeat_after);
             for (operation, text) in stuck {
                 let node = || node_identity(&operation.node);
                 let regarding = operation.pod.as_ref().map_or_else(node, pod_identity);
@@ -118,7 +118,7 @@ impl TrackedOperation {
 
     /// Records that the tunnel has taken the request.
     pub(super) fn sent(&self) {
-        lock(&self.tracker.0.open).sent(self.id, Instant::now());
+        self.tracker.0.open.lock().sent(self.id, Instant::now());
     }
 
     /// Ends the operation with this outcome.
@@ -129,7 +129,7 @@ impl TrackedOperation {
     /// Ends the operation if it has not ended: logs the outcome, and passes it on to the function `ended` of the tracker.
     fn record(&self, outcome: OperationOutcome) {
         let Tracked { open, ended: receiver, .. } = &*self.tracker.0;
-        let ended = lock(open).end(self.id, outcome, Instant::now());
+        let ended = open.lock().end(self.id, outcome, Instant::now());
         if let Some(ended) = ended {
             let Operation { tunnel, base, node, pod, key, action } = &*ended.operation;
             let (namespace, name) = pod.as_ref().map(|pod| (&*pod.namespace, &*pod.name)).unzip();
@@ -174,7 +174,7 @@ pub(crate) mod tests {
         pub(in crate::vnode) fn recorder(&self) -> Recorder {
             let texts = Arc::clone(&self.0);
             Recorder::new(move |note| {
-                lock(&texts).push(format!("{} {} {}", note.regarding.name, note.reason, note.text));
+                texts.lock().push(format!("{} {} {}", note.regarding.name, note.reason, note.text));
             })
         }
     }
@@ -196,9 +196,9 @@ pub(crate) mod tests {
         cart.sent();
         tracker.begin(operation("quick:1", ContainerAction::Stop)).end(OperationOutcome::Observed);
         tokio::time::sleep(policy.stuck_after / 2).await;
-        assert!(lock(&texts.0).is_empty() && tracker.under_way().len() == 1);
+        assert!(texts.0.lock().is_empty() && tracker.under_way().len() == 1);
         tokio::time::sleep(policy.repeat_after).await;
-        let reported = lock(&texts.0).clone();
+        let reported = texts.0.lock().clone();
         assert_eq!(reported.len(), 1, "{reported:?}");
         assert!(
             reported[0].starts_with("web OperationStuck ") && reported[0].contains("cart:1"),
@@ -206,10 +206,10 @@ pub(crate) mod tests {
         );
         assert_eq!(tracker.under_way(), [("http".into(), ContainerAction::Start, [1, 1])]);
         tokio::time::sleep(policy.repeat_after).await;
-        assert_eq!(lock(&texts.0).len(), 2);
+        assert_eq!(texts.0.lock().len(), 2);
         drop(cart);
         tokio::time::sleep(policy.repeat_after * 2).await;
-        assert!(lock(&texts.0).len() == 2 && tracker.under_way().is_empty());
+        assert!(texts.0.lock().len() == 2 && tracker.under_way().is_empty());
         inspection.abort();
     }
 
@@ -219,7 +219,7 @@ pub(crate) mod tests {
         let tracker = OperationTracker::new(TrackerPolicy::default(), texts.recorder(), |_| {});
         let _cart = tracker.begin(Operation { pod: None, ..operation("cart:1", ContainerAction::Stop) });
         let _ = tokio::time::timeout(Duration::from_secs(90), tracker.inspect()).await;
-        let reported = lock(&texts.0).clone();
+        let reported = texts.0.lock().clone();
         assert!(
             reported.len() == 1 && reported[0].starts_with("vnode.b-1.dev OperationStuck "),
             "{reported:?}"
@@ -231,7 +231,7 @@ pub(crate) mod tests {
         let ends = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&ends);
         let tracker = OperationTracker::new(TrackerPolicy::default(), Recorder::silent(), move |ended| {
-            lock(&seen).push((ended.outcome.name(), ended.code(), ended.took));
+            seen.lock().push((ended.outcome.name(), ended.code(), ended.took));
         });
         let [cart, dropped] =
             ["cart:1", "other:1"].map(|key| tracker.begin(operation(key, ContainerAction::Start)));
@@ -241,6 +241,6 @@ pub(crate) mod tests {
         drop(dropped);
         let expected =
             [("refused", Some("01002"), Duration::from_secs(2)), ("abandoned", None, Duration::from_secs(3))];
-        assert_eq!(*lock(&ends), expected);
+        assert_eq!(*ends.lock(), expected);
     }
 }

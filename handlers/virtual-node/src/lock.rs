@@ -1,8 +1,0 @@
-//! Mutexes that ignore poisoning: a panic while a mutex is locked does not block other tasks.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks `mutex`, even if a thread panicked while it held the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
