@@ -1,4 +1,4 @@
-//! What everything else needs: options, the connection to the API server, metrics, the log, traces and health.
+//! The parts that all others use: options, the connection to the API server, metrics, the log, traces and health.
 
 pub mod config;
 pub mod connect;

@@ -1,4 +1,4 @@
-//! What creates all handlers and drivers, starts all parts and elects the leader.
+//! The start of the program: creates all handlers and drivers, starts all parts and elects the leader.
 
 pub mod assembly;
 #[cfg(feature = "cni")]

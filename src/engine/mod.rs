@@ -1,4 +1,4 @@
-//! What carries events from the watch to the handlers, and what writes their results.
+//! The engine: carries events from the watches to the handlers, and writes their results.
 
 pub(crate) mod client;
 pub(crate) mod cluster;

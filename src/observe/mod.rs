@@ -1,4 +1,4 @@
-//! What shows the state of a controller: the admin server, and the checks of an installation.
+//! The view on a controller: the state that it shows, the admin server, and the checks of an installation.
 
 pub(crate) mod admin;
 pub(crate) mod check;

@@ -1,4 +1,4 @@
-//! The commands that people run: the command line, plans, and what takes a cluster over or leaves it.
+//! The commands that people run: the command line, plans, and those that take a cluster over or leave it.
 
 pub mod cleanup;
 pub mod cli;
