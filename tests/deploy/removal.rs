@@ -45,7 +45,7 @@ metadata: {name: branch-8, labels: {staffetta.dev/handler: app_hosting, staffett
 ---
 apiVersion: v1
 kind: Node
-metadata: {name: node-1}
+metadata: {name: node-1, labels: {staffetta.dev/handler: prefix_ip, staffetta.dev/cluster: east}}
 ---
 apiVersion: cisco.vk/v1alpha1
 kind: CiscoDevice

@@ -194,10 +194,10 @@ fn a_daemon_killed_between_any_two_changes_of_open_vswitch_leaves_only_what_the_
 #[test]
 #[ignore = "needs network namespaces and Open vSwitch"]
 fn a_removal_of_a_killed_daemon_that_open_vswitch_has_not_applied_yet_is_awaited() {
-    let _counted = COUNTED.lock();
     let mut node = Node::new();
     let bridge = format!("stov{}", node.number);
     let switch = OpenVSwitch::start(&bridge);
+    let _counted = COUNTED.lock();
     let [pod, other] = [11, 12].map(|host| on_switch(node.pod(host), &bridge));
     let binding = OpenVSwitchBinding::new(switch.socket(), PermittedBridges::new(vec![bridge]));
     binding.plug(&pod).unwrap();
@@ -210,7 +210,7 @@ fn a_removal_of_a_killed_daemon_that_open_vswitch_has_not_applied_yet_is_awaited
     std::thread::scope(|scope| {
         let plugged = scope.spawn(|| binding.plug(&pod));
         // It has read the datapath and the port, and would have added the port again.
-        while LEFT.load(Ordering::Relaxed) > usize::MAX - 5 {
+        while LEFT.load(Ordering::Relaxed) > usize::MAX - 5 && !plugged.is_finished() {
             std::thread::yield_now();
         }
         switch.signal("CONT");

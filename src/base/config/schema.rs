@@ -170,8 +170,9 @@ pub(super) fn is_secret(schema: &Value) -> bool {
 
 /// Returns the schema of a string that must be one of `names`, each with its description.
 fn choice<'a>(names: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
-    let names = names.map(|(name, about)| json!({ "const": name, "description": about }));
-    json!({ "type": "string", "oneOf": names.collect::<Vec<_>>() })
+    let names: Vec<_> = names.map(|(name, about)| json!({ "const": name, "description": about })).collect();
+    // An empty `oneOf` is no valid schema.
+    if names.is_empty() { json!({ "type": "string" }) } else { json!({ "type": "string", "oneOf": names }) }
 }
 
 /// Removes the line breaks within the paragraphs of a description, which come from the source code.

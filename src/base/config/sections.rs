@@ -27,8 +27,13 @@ pub fn register(registry: &mut Registry) {
     registry.section::<ShutdownOptions>("shutdown");
 }
 
-/// The handlers that are enabled by default, of those that the program has.
-const DEFAULT_HANDLERS: &[&str] = if cfg!(feature = "network") { &["vif", "lb", "lbaasspec"] } else { &[] };
+/// The handlers that are enabled by default, if the program has them and drivers for them.
+const DEFAULT_HANDLERS: &[&str] =
+    if cfg!(any(feature = "openstack", all(feature = "memory", feature = "network"))) {
+        &["vif", "lb", "lbaasspec"]
+    } else {
+        &[]
+    };
 
 /// The handlers that run, the drivers that they use, and the connection to the cluster.
 ///

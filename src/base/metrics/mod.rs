@@ -224,7 +224,9 @@ impl Metrics {
         page.family(&self.last_collection);
         #[cfg(feature = "network")]
         self.pools.show(&mut page);
+        #[cfg(feature = "prefix-ip")]
         self.prefixes.show(&mut page);
+        #[cfg(feature = "webhook")]
         self.webhook.show(&mut page);
         #[cfg(feature = "virtual-nodes")]
         self.show_virtual_nodes(&mut page);

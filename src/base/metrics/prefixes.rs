@@ -1,5 +1,7 @@
 //! Metrics of the addresses on the network interfaces of nodes.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 
 use super::family::MetricsPage;
@@ -28,17 +30,18 @@ pub(crate) struct PrefixFigures {
 
 /// The metrics of the handler `prefix_ip`. They are 0 while this process does not lead.
 #[derive(Default)]
-pub(crate) struct PrefixMetrics(Mutex<Option<Box<dyn Fn() -> PrefixFigures + Send>>>);
+pub(crate) struct PrefixMetrics(Mutex<Option<Arc<dyn Fn() -> PrefixFigures + Send + Sync>>>);
 
 impl PrefixMetrics {
     /// Sets the function from which the metrics are read from now on.
-    pub(crate) fn set_source(&self, figures: impl Fn() -> PrefixFigures + Send + 'static) {
-        *self.0.lock() = Some(Box::new(figures));
+    pub(crate) fn set_source(&self, figures: impl Fn() -> PrefixFigures + Send + Sync + 'static) {
+        *self.0.lock() = Some(Arc::new(figures));
     }
 
     /// Adds the metrics of the addresses on the network interfaces of nodes to `page`.
     pub(super) fn show(&self, page: &mut MetricsPage) {
-        let figures = self.0.lock().as_ref().map(|figures| figures()).unwrap_or_default();
+        let read = self.0.lock().clone();
+        let figures = read.map(|read| read()).unwrap_or_default();
         page.counts(&names::PREFIX_NODES, [([], figures.nodes)]);
         page.counts(
             &names::PREFIX_BLOCKS,

@@ -8,6 +8,13 @@ use staffetta_handler::Registry;
 #[cfg(any(feature = "network", feature = "prefix-ip", feature = "app-hosting"))]
 use super::recording::Recording;
 
+/// Returns the name of a default driver: `name`, which is a driver of OpenStack and named as in kuryr.conf, or `memory` in a program
+/// without the drivers of OpenStack.
+#[cfg(feature = "network")]
+const fn real(name: &'static str) -> &'static str {
+    if cfg!(feature = "openstack") { name } else { "memory" }
+}
+
 /// Registers one trait on each line: `"option" = "default driver", dyn Trait, "description"`. A trait that changes an external system
 /// also has `recorded for "Kind"`, with the kind of the Kubernetes objects that own its resources: a dry run records the changes instead of
 /// making them. A dry run calls the drivers of the other traits.
@@ -35,24 +42,20 @@ pub(super) fn register(registry: &mut Registry) {
     prefix_ip(registry);
     #[cfg(feature = "vnode")]
     vnode(registry);
+    #[cfg(feature = "network")]
+    adoption(registry);
 }
 
-/// Registers the driver traits of pods, services, namespaces and network policies, and of the command `migrate`.
+/// Registers the driver traits of pods, services, namespaces and network policies.
 #[cfg(feature = "network")]
 fn network(registry: &mut Registry) {
     use staffetta_driver::{
-        AdoptionDriver, LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver,
-        NetworkPolicyDriver, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver,
-        ServiceProjectDriver, ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver,
-        VifPoolDriver,
+        LoadBalancerDriver, NamespaceProjectDriver, NamespaceSubnetDriver, NetworkPolicyDriver,
+        PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, PodVifDriver, ServiceProjectDriver,
+        ServicePublicIpDriver, ServiceSecurityGroupsDriver, ServiceSubnetsDriver, VifPoolDriver,
     };
     use staffetta_network::vif::networks::MultiVifDriver;
 
-    /// Returns the name of a default driver: `name`, which is a driver of OpenStack and named as in kuryr.conf, or `memory` in a program
-    /// without the drivers of OpenStack.
-    const fn real(name: &'static str) -> &'static str {
-        if cfg!(feature = "openstack") { name } else { "memory" }
-    }
     /// The default driver of most traits: the driver `default` of OpenStack, which uses the values of `[neutron_defaults]`, or `memory` in
     /// a program without the drivers of OpenStack.
     const DEFAULT: &str = real("default");
@@ -73,12 +76,6 @@ fn network(registry: &mut Registry) {
         "network_policy" = DEFAULT, dyn NetworkPolicyDriver, "Implements network policies by security groups.", recorded for "NetworkPolicy";
         "multi_vif" = "noop", dyn MultiVifDriver, "Chooses whether pods may have additional networks.";
     }
-    // The command `migrate` shows its plan itself.
-    registry.driver_trait::<dyn AdoptionDriver>(
-        "adoption",
-        real("openstack"),
-        "Adopts what another controller created (`staffetta migrate`).",
-    );
 }
 
 /// Registers the driver trait of the handler `app_hosting`. Its default is the driver of each device whose own configuration names none.
@@ -114,4 +111,14 @@ fn vnode(registry: &mut Registry) {
     let tunnel = registry.driver_trait::<dyn Tunnel>("tunnel", "http", about);
     tunnel.has_option = false;
     tunnel.reads_only();
+}
+
+/// Registers the driver trait of the command `migrate`, which shows its plan itself.
+#[cfg(feature = "network")]
+fn adoption(registry: &mut Registry) {
+    registry.driver_trait::<dyn staffetta_driver::AdoptionDriver>(
+        "adoption",
+        real("openstack"),
+        "Adopts what another controller created (`staffetta migrate`).",
+    );
 }

@@ -112,7 +112,9 @@ pub async fn uninstall(
     ] {
         objects.extend(remove_finalizers(&client, &resource, cluster.id(), options.apply).await?);
     }
-    objects.extend(delete_nodes(&client, cluster.id(), options.apply).await?);
+    let providers: Vec<_> =
+        registry.handlers().filter(|(_, entry)| entry.has_virtual_nodes).map(|(name, _)| name).collect();
+    objects.extend(delete_nodes(&client, cluster.id(), &providers, options.apply).await?);
     // Last, because external systems may be slow or gone.
     let mut outside = CleanedUp::default();
     let listed = list_outside(registry, configuration, client, cluster, &mut outside);

@@ -62,15 +62,19 @@ pub(super) async fn remove_finalizers(
     Ok(done)
 }
 
-/// Deletes the virtual nodes of the installation `cluster_id` if `apply` is set, otherwise lists them. Fails if the nodes cannot be listed;
+/// Deletes the virtual nodes that `handlers` of the installation `cluster_id` provide if `apply` is set, otherwise lists them. Fails if the nodes cannot be listed;
 /// a node that cannot be deleted is in the result.
 pub(super) async fn delete_nodes(
     client: &Client,
     cluster_id: &str,
+    handlers: &[&str],
     apply: bool,
 ) -> Result<Vec<ObjectResult>, UninstallError> {
+    if handlers.is_empty() {
+        return Ok(Vec::new());
+    }
     let resource = ApiResource::erase::<Node>(&());
-    let selector = format!("{HANDLER_LABEL},{CLUSTER_LABEL}={cluster_id}");
+    let selector = format!("{HANDLER_LABEL} in ({}),{CLUSTER_LABEL}={cluster_id}", handlers.join(","));
     let ours = ListParams::default().labels(&selector);
     let nodes = Api::<Node>::all(client.clone());
     let mut done = Vec::new();

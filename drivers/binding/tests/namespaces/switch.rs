@@ -50,7 +50,7 @@ impl Drop for OpenVSwitch {
         let path = self.folder.path().display();
         // With its interfaces, of which a failed test leaves some.
         let _ = succeeds(&format!(
-            "ovs-appctl --target={path}/ovs-vswitchd.$(cat {path}/ovs-vswitchd.pid).ctl exit --cleanup"
+            "kill -CONT $(cat {path}/ovs-vswitchd.pid); ovs-appctl --timeout=10 --target={path}/ovs-vswitchd.$(cat {path}/ovs-vswitchd.pid).ctl exit --cleanup"
         ));
         let _ = succeeds(&format!("kill $(cat {path}/ovsdb-server.pid)"));
         // Before the lock is released.

@@ -16,7 +16,7 @@ pub(crate) struct JavaBase {
     /// The port at which it serves commands.
     pub(crate) port: u16,
     process: Child,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl JavaBase {
@@ -27,7 +27,7 @@ impl JavaBase {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let mut process = Command::new("java")
+        let process = Command::new("java")
             .args(["-Xmx256m", "-XX:TieredStopAtLevel=1"])
             .arg(format!("-Duser.home={}", folder.path().display()))
             .arg(format!("-Dkoupleless.arklet.http.port={port}"))
@@ -39,17 +39,24 @@ impl JavaBase {
             .stderr(log)
             .spawn()
             .expect("java can be started");
+        let mut base = Self { built, port, process, folder };
+        base.serves().await;
+        base
+    }
+
+    /// Waits until the base serves commands.
+    async fn serves(&mut self) {
         let deadline = Instant::now() + START_TIMEOUT;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = process.try_wait().unwrap();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            let ended = self.process.try_wait().unwrap();
             assert!(
                 ended.is_none() && Instant::now() < deadline,
-                "the base does not serve at {port} ({ended:?}); its log: {}",
-                std::fs::read_to_string(folder.path().join("log")).unwrap()
+                "the base does not serve at {} ({ended:?}); its log: {}",
+                self.port,
+                std::fs::read_to_string(self.folder.path().join("log")).unwrap()
             );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        Self { built, port, process, _folder: folder }
     }
 
     /// Returns the URL of the module `cart` of the version 1.0.0.

@@ -126,10 +126,11 @@ impl DriverTrait {
     fn make(&self, name: &str, setup: &Setup) -> Result<AnyDriver, SetupError> {
         let entry = self.drivers.get(name).ok_or_else(|| {
             let wanted = if self.has_option { self.option() } else { self.alias.clone() };
-            let known = join(self.drivers.keys());
-            SetupError::Invalid(format!(
-                "there is no driver `{name}` for `{wanted}`; the drivers are {known}"
-            ))
+            let known = match &*join(self.drivers.keys()) {
+                "" => "register one, or enable the feature of one".to_owned(),
+                known => format!("the drivers are {known}"),
+            };
+            SetupError::Invalid(format!("there is no driver `{name}` for `{wanted}`; {known}"))
         })?;
         let Some(plan) = &setup.plan else { return (entry.build)(setup) };
         let record = self
@@ -471,6 +472,14 @@ mod tests {
         let setup = setup(&registry, json!({}));
         let driver = setup.driver::<dyn Lamp>().err().map(|error| error.to_string());
         assert_eq!(driver.unwrap(), "there is no driver `candle` for `lamp_driver`; the drivers are `torch`");
+        let mut registry = Registry::default();
+        registry.driver_trait::<dyn Lamp>("lamp", "candle", "Lights the way.");
+        let setup = self::setup(&Arc::new(registry), json!({}));
+        let driver = setup.driver::<dyn Lamp>().err().map(|error| error.to_string());
+        let expected =
+            "there is no driver `candle` for `lamp_driver`; register one, or enable the feature of one";
+        assert_eq!(driver.unwrap(), expected);
+        let registry = Arc::new(Registry::default());
         let handler = registry.make("vif", &setup).err().map(|error| error.to_string());
         assert_eq!(handler.unwrap(), "there is no handler `vif`; the handlers are ");
     }
