@@ -81,11 +81,19 @@ impl Process {
         configuration: &str,
         kubeconfig: &str,
     ) -> Self {
-        let kube = folder.join("kubeconfig");
-        std::fs::write(&kube, kubeconfig).unwrap();
-        let mut command = Command::new(program);
-        command.arg("run").arg("--kubeconfig").arg(&kube).envs(environment.iter().copied());
-        Self::spawn(command, folder, configuration).await
+        let mut command = run(program, folder, kubeconfig);
+        command.envs(environment.iter().copied());
+        Self::spawn(command, folder, &simulated(configuration)).await
+    }
+
+    /// Starts `program run` with this configuration as it is, without simulated drivers.
+    pub(crate) async fn start_as_it_is(
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+        kubeconfig: &str,
+    ) -> Self {
+        Self::spawn(run(program, folder, kubeconfig), folder, configuration).await
     }
 
     /// Starts `program run` as in a pod: it has to find its way to the API server, whose address this is, by itself.
@@ -98,7 +106,7 @@ impl Process {
         let mut command = Command::new(program);
         command.arg("run").env_clear().envs(std::env::var("PATH").map(|path| ("PATH", path)));
         command.env("KUBERNETES_SERVICE_HOST", host).env("KUBERNETES_SERVICE_PORT", port.to_string());
-        Self::spawn(command, folder, configuration).await
+        Self::spawn(command, folder, &simulated(configuration)).await
     }
 
     /// Starts `program cni-daemon`.
@@ -121,12 +129,12 @@ impl Process {
     ) -> Self {
         let mut command = Command::new(program);
         command.arg("cni-daemon").arg("--kubeconfig").arg(kubeconfig).envs(environment.iter().copied());
-        Self::spawn(command, folder, configuration).await
+        Self::spawn(command, folder, &simulated(configuration)).await
     }
 
     async fn spawn(mut command: Command, folder: &Path, configuration: &str) -> Self {
         let config = folder.join("staffetta.toml");
-        std::fs::write(&config, simulated(configuration)).unwrap();
+        std::fs::write(&config, configuration).unwrap();
         if configuration.contains("probes_listen") {
             command.env("STAFFETTA_ADMIN__PROBES_LISTEN", "127.0.0.1:0"); // several run at a time
         }
@@ -216,6 +224,15 @@ impl Process {
         self.signal("TERM").await;
         self.ends().await
     }
+}
+
+/// The command `program run` with this kubeconfig, which is written to the folder.
+fn run(program: &Path, folder: &Path, kubeconfig: &str) -> Command {
+    let path = folder.join("kubeconfig");
+    std::fs::write(&path, kubeconfig).unwrap();
+    let mut command = Command::new(program);
+    command.arg("run").arg("--kubeconfig").arg(&path);
+    command
 }
 
 async fn next_line(log: &mut Log) -> Option<String> {

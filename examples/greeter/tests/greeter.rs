@@ -25,7 +25,7 @@ async fn a_pod_is_greeted() {
     let folder = tempfile::tempdir().unwrap();
     let configuration = "[kubernetes]\nenabled_handlers = [\"greeter\"]\n";
     let mut process =
-        Process::start(Path::new(PROGRAM), folder.path(), configuration, &server.kubeconfig()).await;
+        Process::start_as_it_is(Path::new(PROGRAM), folder.path(), configuration, &server.kubeconfig()).await;
     process.ready().await;
     let client = Client::try_from(Config::new(server.url().parse().unwrap())).unwrap();
     let pods = Api::<Pod>::namespaced(client, "default");
