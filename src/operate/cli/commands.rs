@@ -101,62 +101,68 @@ pub(super) fn execute(
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
     let variables: Vec<_> = variables.into_iter().collect();
-    #[cfg(feature = "cni")]
-    if let Command::CniDaemon(ClusterArguments { file, kubeconfig }) = command {
-        let mut configuration = cni_daemon::load(&registry, choose_file(file.config).as_deref(), variables)?;
-        configuration.override_kubeconfig(kubeconfig);
-        return Ok(cni_daemon::run(registry, configuration)?);
-    }
-    let schema = FileSchema::assemble(&registry)?;
-    let load = |file: &ConfigFile| {
+    let load = |registry: &Registry, file: &ConfigFile| {
+        let schema = FileSchema::assemble(registry)?;
         Configuration::load(&schema, choose_file(file.config.clone()).as_deref(), variables.iter().cloned())
     };
-    let load_cluster = |ClusterArguments { file, kubeconfig }: &ClusterArguments| {
-        let mut configuration = load(file)?;
+    let load_cluster = |registry: &Registry, ClusterArguments { file, kubeconfig }: &ClusterArguments| {
+        let mut configuration = load(registry, file)?;
         configuration.override_kubeconfig(kubeconfig.clone());
         Ok::<_, ConfigurationError>(configuration)
     };
     match command {
-        Command::Run { cluster, dry_run: arguments } if arguments.enabled => {
-            dry_run(&arguments, registry, &load_cluster(&cluster)?, output)?;
+        Command::Run { cluster, dry_run: arguments } => {
+            let configuration = load_cluster(&registry, &cluster)?;
+            if arguments.enabled {
+                dry_run(&arguments, registry, &configuration, output)?;
+            } else {
+                run(registry, &configuration)?;
+            }
         }
-        Command::Run { cluster, .. } => run(registry, &load_cluster(&cluster)?)?,
         #[cfg(feature = "cni")]
-        Command::CniDaemon(_) => unreachable!("it has returned"),
-        Command::Config(command) => config(&command, registry, &schema, load, output)?,
+        Command::CniDaemon(ClusterArguments { file, kubeconfig }) => {
+            let file = choose_file(file.config);
+            let mut configuration = cni_daemon::load(&registry, file.as_deref(), variables)?;
+            configuration.override_kubeconfig(kubeconfig);
+            cni_daemon::run(registry, configuration)?;
+        }
+        Command::Config(command) => config(&command, registry, load, output)?,
         Command::Handlers(ListArguments { file, output: OutputArguments { format } }) => {
-            handlers(&registry, &load(&file)?, format, output)?;
+            handlers(&registry, &load(&registry, &file)?, format, output)?;
         }
         Command::Drivers(ListArguments { file, output: OutputArguments { format } }) => {
-            drivers(&registry, &load(&file)?, format, output)?;
+            drivers(&registry, &load(&registry, &file)?, format, output)?;
         }
         Command::Status(WithServer { arguments, server }) => {
-            block_on(status(arguments, &admin_client(server, load)?, output))?;
+            block_on(status(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
         }
         Command::Explain(WithServer { arguments, server }) => {
-            block_on(explain(arguments, &admin_client(server, load)?, output))?;
+            block_on(explain(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
         }
         #[cfg(feature = "top")]
         Command::Top(WithServer { arguments, server }) => {
-            block_on(top(arguments, &admin_client(server, load)?, output))?;
+            block_on(top(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
         }
         Command::LogLevel(WithServer { arguments, server }) => {
-            block_on(log_level(arguments, &admin_client(server, load)?, output))?;
+            block_on(log_level(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
         }
         Command::Check { cluster, output: OutputArguments { format } } => {
-            let configuration = load_cluster(&cluster)?;
+            let configuration = load_cluster(&registry, &cluster)?;
             let check = |client| check_systems(registry, &configuration, client).map(Ok::<_, Infallible>);
             write_report(&with_client(&configuration, check)?, format, output)?;
         }
         Command::Cleanup(arguments) => {
-            cleanup(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
+            let configuration = load_cluster(&registry, &arguments.cluster)?;
+            cleanup(&arguments, registry, &configuration, output)?;
         }
         Command::Uninstall(arguments) => {
-            uninstall(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
+            let configuration = load_cluster(&registry, &arguments.cluster)?;
+            uninstall(&arguments, registry, &configuration, output)?;
         }
         #[cfg(feature = "network")]
         Command::Migrate(MigrateCommand::Kuryr(arguments)) => {
-            migrate_kuryr(&arguments, registry, &load_cluster(&arguments.cluster)?, output)?;
+            let configuration = load_cluster(&registry, &arguments.cluster)?;
+            migrate_kuryr(&arguments, registry, &configuration, output)?;
         }
         #[cfg(feature = "completion")]
         Command::Completion { shell } => {

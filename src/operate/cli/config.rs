@@ -28,18 +28,19 @@ pub(super) enum ConfigCommand {
 pub(super) fn config(
     command: &ConfigCommand,
     registry: Registry,
-    schema: &FileSchema,
-    load: impl FnOnce(&ConfigFile) -> Result<Configuration, ConfigurationError>,
+    load: impl FnOnce(&Registry, &ConfigFile) -> Result<Configuration, ConfigurationError>,
     output: &mut impl Write,
 ) -> Result<(), CommandError> {
+    let schema = || FileSchema::assemble(&registry);
     match command {
         ConfigCommand::Check(file) => {
-            check(registry, &load(file)?).map_err(CommandError::InvalidSetup)?;
+            let configuration = load(&registry, file)?;
+            check(registry, &configuration).map_err(CommandError::InvalidSetup)?;
             writeln!(output, "ok")?;
         }
-        ConfigCommand::Show(file) => write!(output, "{}", load(file)?.show(schema))?,
-        ConfigCommand::Sample => write!(output, "{}", schema.sample())?,
-        ConfigCommand::Schema => writeln!(output, "{:#}", schema.to_json())?,
+        ConfigCommand::Show(file) => write!(output, "{}", load(&registry, file)?.show(&schema()?))?,
+        ConfigCommand::Sample => write!(output, "{}", schema()?.sample())?,
+        ConfigCommand::Schema => writeln!(output, "{:#}", schema()?.to_json())?,
     }
     Ok(())
 }
