@@ -1,4 +1,4 @@
-//! `cargo bench --bench annotate`: pods that exist get their VIFs from a real API server's point of view.
+//! `cargo xtask bench annotate`: pods that exist get their VIFs from a real API server's point of view.
 //!
 //! Writes per second and CPU time per pod written, both beside bare patches of the same bodies by the same client library, and with
 //! traces beside without; the requests that this took, by the server's own metrics; and the requests of a pod's whole life, by the server's audit log.

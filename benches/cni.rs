@@ -1,4 +1,4 @@
-//! `cargo bench --bench cni`: the CNI plugin beside the reference plugins, and the memory of its daemon. Needs root.
+//! `cargo xtask bench cni`: the CNI plugin beside the reference plugins, and the memory of its daemon. Needs root.
 //!
 //! Both plugins add a veth pair and a port of a Linux bridge to network namespaces that exist, in turns: ours with the VIF of an annotation
 //! that is active already, `bridge` with an address of `host-local`. The time runs from the start of the plugin's process to its end. The

@@ -1,4 +1,4 @@
-//! `cargo bench --bench failover`: the time without a write after the leader is killed.
+//! `cargo xtask bench failover`: the time without a write after the leader is killed.
 //!
 //! Two processes with the default lease on a real API server, and pods that are created all the time. The leader is killed
 //! at another moment between two renewals each time. The time runs from just before SIGKILL until the watch of the benchmark

@@ -1,4 +1,4 @@
-//! `cargo bench --bench iosxe`: what many devices cost one controller, and what the controller costs a pod.
+//! `cargo xtask bench iosxe`: what many devices cost one controller, and what the controller costs a pod.
 //!
 //! A real API server, simulated IOS-XE devices, and the controller as it ships, which verifies the certificate of each device and
 //! takes part in an election; each in processes of their own. The CPU time and the memory of the controller's process come from

@@ -1,4 +1,4 @@
-//! `cargo bench --bench koupleless`: what many bases cost one controller, and what happens when one of three replicas is killed.
+//! `cargo xtask bench koupleless`: what many bases cost one controller, and what happens when one of three replicas is killed.
 //!
 //! A real API server, and the controller as it ships, each in processes of their own; the bases are simulated in this process, each
 //! with an address of its own and heartbeats that are spread over their period, as those of processes that started at different

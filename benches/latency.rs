@@ -1,4 +1,4 @@
-//! `cargo bench --bench latency`: from a pod's event to its acknowledged annotation, at 20 pods per second.
+//! `cargo xtask bench latency`: from a pod's event to its acknowledged annotation, at 20 pods per second.
 //!
 //! The program as it ships talks to a real API server through a proxy: the clock starts when the bytes of the event are
 //! forwarded to the program, and stops when the answer to its PATCH has come. In turns with the pods, a process of the same

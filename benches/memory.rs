@@ -1,4 +1,4 @@
-//! `cargo bench --bench memory`: the resident memory when 50,000 pods are watched and annotated.
+//! `cargo xtask bench memory`: the resident memory when 50,000 pods are watched and annotated.
 //!
 //! Beside the controller, at the same time and over the same pods, two processes with nothing but kube-runtime's
 //! `reflector::Store<Pod>`: one that keeps the pods as they are, and one that drops `managedFields` first, as a careful
@@ -9,18 +9,8 @@
 #![allow(clippy::print_stdout, reason = "a child process prints its progress")]
 
 mod cluster;
-#[cfg(not(feature = "simulated"))]
-#[path = "../src/control/assembly/family.rs"]
-#[allow(dead_code, reason = "the drivers of the benchmark are of one family")]
-mod family;
 mod program;
 mod report;
-#[cfg(not(feature = "simulated"))]
-#[path = "../src/control/assembly/simulated.rs"]
-mod simulated;
-#[cfg(not(feature = "simulated"))]
-#[path = "../src/control/assembly/unreachable.rs"]
-mod unreachable;
 mod wait;
 
 use std::path::Path;
@@ -53,7 +43,7 @@ const STRIPPED_STORE: &str = "stripped store";
 
 fn main() -> ExitCode {
     match role().as_deref() {
-        Some(CONTROLLER) => staffetta::run(registry()),
+        Some(CONTROLLER) => staffetta::run(staffetta::assembly::registry()),
         Some(store) => {
             let kubeconfig = std::env::args_os().nth(1).expect("it was started with a kubeconfig");
             runtime(1).block_on(keep_pods(Path::new(&kubeconfig), store == STRIPPED_STORE))
@@ -68,15 +58,6 @@ fn main() -> ExitCode {
 fn runtime(threads: usize) -> Runtime {
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     runtime.expect("threads can be started")
-}
-
-/// All handlers and drivers that ship, and the drivers of a network in another process.
-fn registry() -> staffetta_handler::Registry {
-    #[cfg_attr(feature = "simulated", expect(unused_mut, reason = "they are in it already"))]
-    let mut registry = staffetta::assembly::registry();
-    #[cfg(not(feature = "simulated"))]
-    simulated::drivers(&mut registry);
-    registry
 }
 
 /// Keeps all pods in a store. Prints the number of annotated ones when all are listed, and when each is annotated.

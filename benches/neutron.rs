@@ -1,4 +1,4 @@
-//! `cargo bench --bench neutron`: pods get their ports from a real Neutron and show them on a real API server.
+//! `cargo xtask bench neutron`: pods get their ports from a real Neutron and show them on a real API server.
 //!
 //! Pods per second without a pool, beside the better of bare creation with 16 calls in flight and bare bulk creation; pods per
 //! second with a warm pool, beside ports that are created one by one; the time until one pod has its VIF from a warm pool; the

@@ -1,4 +1,4 @@
-//! `cargo bench --bench octavia`: services get their load balancers from a real Octavia.
+//! `cargo xtask bench octavia`: services get their load balancers from a real Octavia.
 //!
 //! The calls that a cluster's services take until all are served, against the least that is possible; the time until a change of
 //! endpoints is sent; and the calls for many changes while a load balancer is busy. Octavia itself counts the calls.

@@ -1,4 +1,4 @@
-//! `cargo bench --bench policy`: the cost of one change among a thousand pods and a hundred policies.
+//! `cargo xtask bench policy`: the cost of one change among a thousand pods and a hundred policies.
 //!
 //! The handler that ships, without a cloud and without queues: the time from an event to the end of all that follows from it,
 //! and the calls that the driver then counts. The baseline of the calls is computed here from the shape of the policies, without

@@ -1,4 +1,4 @@
-//! `cargo bench --bench prefix`: addresses of nodes. The time from a pod to its address, beside a bare PATCH; and the calls of the provider
+//! `cargo xtask bench prefix`: addresses of nodes. The time from a pod to its address, beside a bare PATCH; and the calls of the provider
 //! for 1,000 nodes with 30 pods each, beside the least number that a search finds afterwards.
 
 #![allow(clippy::cast_precision_loss, reason = "the figures are far below 2^52")]
