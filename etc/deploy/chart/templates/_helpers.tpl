@@ -46,6 +46,8 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{- $handlers := dig "kubernetes" "enabled_handlers" list $config }}
 {{- if not (or $handlers (eq .Values.preset "cni")) }}
 {{- fail "choose what to install: set `preset` to openstack, iosxe, koupleless, prefix or cni, or name handlers and their drivers in `config.kubernetes`" }}
+{{- /* `helm lint` goes on after a failure. */}}
+{{- $_ := set $config "kubernetes" (dict "enabled_handlers" list) }}
 {{- end }}
 {{- if and (has "prefix_ip" $handlers) .Values.webhook.enabled }}
 {{- $_ := set $config "webhook" (merge (dict "listen" (print $any ":9443")) (get $config "webhook" | default dict)) }}
