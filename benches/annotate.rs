@@ -55,7 +55,7 @@ struct Run {
 
 /// The turns of a round.
 #[derive(Clone, Copy)]
-enum Turn {
+enum Round {
     /// The controller without traces.
     Ours,
     /// The controller with traces.
@@ -73,20 +73,20 @@ async fn throughput() -> Vec<Row> {
     let collector = Collector::start().await;
     let (mut ours, mut traced, mut bare, mut all) = (Vec::new(), Vec::new(), Vec::new(), Requests::default());
     let mut annotations = BTreeMap::new();
-    let mut turns = [Turn::Ours, Turn::Traced, Turn::Bare];
+    let mut rounds = [Round::Ours, Round::Traced, Round::Bare];
     for _ in 0..number("STAFFETTA_BENCH_PAIRS", 6) {
-        for turn in turns {
-            match turn {
-                Turn::Ours => {
+        for round in rounds {
+            match round {
+                Round::Ours => {
                     let (run, requests) = annotate(server.kubeconfig(), &client, names.len(), "").await;
                     ours.push(run);
                     all = all + requests;
                 }
-                Turn::Traced => {
+                Round::Traced => {
                     let section = collector.section();
                     traced.push(annotate(server.kubeconfig(), &client, names.len(), &section).await.0);
                 }
-                Turn::Bare => bare.push(bare_patches(server.kubeconfig(), &client, &annotations).await),
+                Round::Bare => bare.push(bare_patches(server.kubeconfig(), &client, &annotations).await),
             }
             if annotations.is_empty() {
                 let state = cluster::versions(&client).await.into_iter();
@@ -96,7 +96,7 @@ async fn throughput() -> Vec<Row> {
             }
             cluster::reset(&client, &names).await;
         }
-        turns.reverse();
+        rounds.reverse();
     }
     let pairs = |runs: &[Run], baseline: &[Run], figure: fn(&Run) -> f64| {
         median(runs.iter().zip(baseline).map(|(run, other)| figure(run) / figure(other)).collect())

@@ -76,7 +76,7 @@ impl World {
 
     async fn event(&self, event: Event<Pod>) {
         self.pipeline.handle(&event.erase(), &Context::detached()).await.unwrap();
-        settle().await;
+        run_until_idle().await;
     }
 
     fn count(&self, line: &str) -> usize {
@@ -84,7 +84,7 @@ impl World {
     }
 }
 
-async fn settle() {
+async fn run_until_idle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
@@ -198,9 +198,9 @@ async fn a_handler_with_an_index_gets_no_event_before_the_index_is_complete() {
     assert_eq!(kinds, ["Pod", "ConfigMap"], "the kind of the index is watched too");
     world.added("waits").await;
     world.pipeline.listed(Kind::of::<Pod>().type_id);
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.count("second waits"), 0);
     world.pipeline.listed(Kind::of::<ConfigMap>().type_id);
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.count("second waits"), 1);
 }

@@ -291,9 +291,9 @@ mod tests {
         let client = client(Some(&path), None).await.unwrap();
         let error = api_versions(&client).await.unwrap_err();
         assert!(matches!(error, kube::Error::Service(_)), "{error}");
-        let told = format!("{} {error:?}", staffetta_handler::causes(&error));
-        assert!(told.contains("is not an `ExecCredential` at line 1, column 9"), "{told}");
-        assert!(!told.contains("hunter2"), "{told}");
+        let reported = format!("{} {error:?}", staffetta_handler::causes(&error));
+        assert!(reported.contains("is not an `ExecCredential` at line 1, column 9"), "{reported}");
+        assert!(!reported.contains("hunter2"), "{reported}");
     }
 
     #[tokio::test]

@@ -115,7 +115,7 @@ impl Tenant {
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let site = Site::apply("admission", &simulated(&["vif"])).await;
     let tenant = Tenant::create(&site).await;
     tenant.cannot_forge(TENANT).await;

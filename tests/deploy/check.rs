@@ -39,7 +39,7 @@ pub(crate) fn finding<'r>(report: &'r str, result: &str, check: &str) -> &'r str
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_cluster_is_checked_before_the_installation_with_the_rights_of_the_user_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let kubeconfig = real_kubeconfig();
     let admin = Kubectl::find(&kubeconfig, "default");
     eventually("no release is left of another test", async || {

@@ -55,7 +55,7 @@ endpoints: [{addresses: [10.10.0.9], conditions: {ready: true}}]
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let site = Site::apply("rights", &simulated(&DEFAULT)).await;
     let account = site.account().await;
     let token = site.token(&account, "token").await;
@@ -101,7 +101,7 @@ async fn it_works_with_its_own_token_and_may_nothing_beyond_on_a_real_server() {
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let site = Site::apply("pods", &simulated(&["vif"])).await;
     let account = site.account().await;
     let token = site.token(&account, "token").await;
@@ -121,7 +121,7 @@ async fn who_handles_only_pods_has_only_rights_for_pods_on_a_real_server() {
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn devices_take_the_rights_of_their_component_and_no_more_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let open = format!("{}-open", Site::namespace("devices"));
     let admin = Kubectl::find(&real_kubeconfig(), "");
     admin.run(&["create", "namespace", &open]).await;
@@ -319,7 +319,7 @@ impl Device<'_> {
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn in_its_pod_the_program_finds_its_service_account_by_itself_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let site = Site::apply("image", &simulated(&["vif"])).await;
     site.put(&site.token(&site.account().await, "token").await);
     let container = Container::new();
@@ -335,7 +335,7 @@ async fn in_its_pod_the_program_finds_its_service_account_by_itself_on_a_real_se
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_handler_without_its_rights_says_what_it_lacks_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let site = Site::apply("without", &simulated(&DEFAULT)).await;
     let without_pods = r#"[{"op":"remove","path":"/rules/3"}]"#;
     site.kubectl.run(&["patch", "clusterrole/staffetta", "--type=json", "--patch", without_pods]).await;
@@ -355,7 +355,7 @@ async fn a_handler_without_its_rights_says_what_it_lacks_on_a_real_server() {
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_token_that_is_replaced_while_it_runs_is_no_failure_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let site = Site::apply("tokens", &simulated(&DEFAULT)).await;
     let account = site.account().await;
     let old = site.token(&account, "old").await;
@@ -390,7 +390,7 @@ async fn a_token_that_is_replaced_while_it_runs_is_no_failure_on_a_real_server()
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn its_pods_are_admitted_as_its_namespace_says_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     for (name, restricted) in [("restricted", true), ("privileged", false)] {
         let mut values = simulated(&DEFAULT);
         values["hostNetwork"] = json!(!restricted);
@@ -499,11 +499,11 @@ impl Work {
             described && ingress.is_some_and(|ingress| ingress.iter().any(|ingress| ingress.ip.is_some()))
         })
         .await;
-        self.is_told_of().await;
+        self.is_reported().await;
     }
 
     /// Ends when an Event tells of what failed.
-    pub(crate) async fn is_told_of(&self) {
+    pub(crate) async fn is_reported(&self) {
         let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
         eventually("an Event tells of the poison", async || {
             let events: ObjectList<Event> = events.list(&ListParams::default()).await.unwrap();

@@ -152,7 +152,7 @@ fn a_label_selector_of_namespaces_gives_the_controller_the_right_to_watch_them_w
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn with_the_rights_of_its_options_it_works_and_may_nothing_beyond_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let mut values = simulated(&["vif"]);
     values["config"]["neutron_defaults"] = json!({ "project": "p" });
     for component in COMPONENTS {
@@ -168,7 +168,7 @@ async fn with_the_rights_of_its_options_it_works_and_may_nothing_beyond_on_a_rea
     process.ready().await;
     let work = Work::begin(&site).await;
     work.has_vif("web").await;
-    work.is_told_of().await;
+    work.is_reported().await;
 
     let taken = COMPONENTS.iter().flat_map(|component| component.rights).map(str::to_owned);
     let expected: Rights = of_handlers(&["vif"]).into_iter().chain(taken).collect();

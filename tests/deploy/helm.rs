@@ -99,7 +99,7 @@ fn older_definition() -> String {
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_frees_all_objects_on_a_real_server()
  {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let (first, second) = (Release::new("first"), Release::new("second"));
     let admin = Kubectl::find(&first.kubeconfig, "");
     admin.apply(&older_definition()).await;
@@ -233,7 +233,7 @@ spec: {nodeName: NAME, automountServiceAccountToken: false, containers: [{name: 
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn from_the_installation_on_a_pod_gets_its_annotation_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let release = Release::new("first-pod");
     let admin = Kubectl::find(&release.kubeconfig, "");
     eventually("the pod is accepted", async || {

@@ -38,7 +38,7 @@ spec:
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn addresses_of_nodes_take_the_rights_of_their_component_and_no_more_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let kubernetes = json!({ "enabled_handlers": ["prefix_ip"], "prefix_provider_driver": "memory" });
     let values = json!({ "config": { "kubernetes": kubernetes }, "webhook": { "enabled": false } });
     let site = Site::apply("prefixes", &values).await;

@@ -88,7 +88,7 @@ fn required(os: &[&str]) -> Value {
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_pod_of_windows_nodes_gets_the_resource_and_an_outage_of_the_webhook_blocks_none_on_a_real_server()
 {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let kubernetes = json!({ "enabled_handlers": ["prefix_ip"], "prefix_provider_driver": "memory" });
     let site = Site::apply("webhook", &json!({ "config": { "kubernetes": kubernetes } })).await;

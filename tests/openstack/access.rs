@@ -41,7 +41,7 @@ async fn a_wrong_password_is_told_and_the_right_one_is_taken_without_a_restart_o
     world.tenant.change_password("another").await;
     let before = logins(&world);
     world.pod("late").await;
-    let said = world.until_told("late", "DriverRefused").await;
+    let said = world.until_reported("late", "DriverRefused").await;
     assert!(said.contains("log in to Keystone") && !said.contains("another"), "{said}");
     let tried = logins(&world) - before;
     assert!(tried <= 10, "{tried} logins with a password that is wrong");

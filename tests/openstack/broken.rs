@@ -11,8 +11,8 @@ async fn a_load_balancer_in_error_is_made_anew_and_served_when_octavia_is_mended
     let controller = world.controller(&shop.options("")).await;
     let broken = world.stack.without_certificates();
     shop.service("web", "ClusterIP", &["10.128.0.10"]).await;
-    world.until_told_within(PATIENCE, "web", "LoadBalancerReplaced").await;
-    world.until_told_within(PATIENCE, "web", "LoadBalancerBroken").await;
+    world.until_reported_within(PATIENCE, "web", "LoadBalancerReplaced").await;
+    world.until_reported_within(PATIENCE, "web", "LoadBalancerBroken").await;
     drop(broken);
     let made = shop.until_served("web", &["10.128.0.10"]).await;
     shop.until_written("web", &made).await;
@@ -31,10 +31,10 @@ async fn a_load_balancer_that_is_stuck_in_pending_is_told_of_on_a_real_openstack
                    [relay]\nretry_timeout = \"3s\"\n";
     let controller = world.controller(&shop.options(options)).await;
     shop.service("web", "ClusterIP", &["10.128.0.10"]).await;
-    world.until_told_within(PATIENCE, "web", "LoadBalancerPending").await;
+    world.until_reported_within(PATIENCE, "web", "LoadBalancerPending").await;
     assert_eq!(shop.balancer("web").await.unwrap().status, "PENDING_CREATE");
     shop.endpoints("web", &["10.128.0.11"]).await;
-    let told = world.tenant.load_balancers().await;
-    assert_eq!(told.len(), 1, "no second one is made: {told:?}");
+    let reported = world.tenant.load_balancers().await;
+    assert_eq!(reported.len(), 1, "no second one is made: {reported:?}");
     controller.stop().await.unwrap();
 }

@@ -28,7 +28,7 @@ async fn pods_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_on_a_
     world.until_active(&["one", "two"]).await;
     // After them: of calls at the same moment, Neutron may let more through than the quota says.
     world.pod("three").await;
-    let said = world.until_told("three", "QuotaExceeded").await;
+    let said = world.until_reported("three", "QuotaExceeded").await;
     assert!(said.contains("quota") && said.contains("port"), "{said}");
     assert!(world.vifs("three").await.is_empty());
     assert_eq!(world.ports().await.len(), 2);
@@ -47,7 +47,7 @@ async fn pods_of_a_full_subnet_wait_and_say_so_and_go_on_when_an_address_is_free
     world.pod("first").await;
     world.until_active(&["first"]).await;
     world.pod("second").await;
-    let said = world.until_told("second", "SubnetFull").await;
+    let said = world.until_reported("second", "SubnetFull").await;
     assert!(said.contains("no address is free"), "{said}");
     assert_eq!(world.ports().await.len(), 1);
     world.end_pod("first").await;
@@ -63,7 +63,7 @@ async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_
     let node = world.tenant.node_name("unknown");
     world.pod_on(&node, "web", json!({})).await;
     world.until("a port is made and its binding fails", async || world.gate.count(&creation()) > 0).await;
-    let said = world.until_told("web", "DriverUnavailable").await;
+    let said = world.until_reported("web", "DriverUnavailable").await;
     assert!(said.contains(&node) && said.contains("the binding failed"), "{said}");
     world.until_ports(0).await;
     world.tenant.node("unknown", Some(Duration::ZERO)).await;
@@ -87,7 +87,7 @@ async fn a_network_that_is_deleted_underneath_is_told_at_the_pod_on_a_real_opens
     world.tenant.delete("subnet", &id).await;
     world.tenant.delete("network", &network).await;
     world.pod("second").await;
-    let said = world.until_told("second", "ReferenceNotFound").await;
+    let said = world.until_reported("second", "ReferenceNotFound").await;
     assert!(said.contains(&id) || said.contains(&network), "{said}");
     world.end_pod("second").await;
     world.until_gone("second").await;
@@ -108,7 +108,7 @@ async fn a_port_that_is_deleted_outside_is_told_and_its_pod_can_end_on_a_real_op
     let patch = kube::api::Patch::Merge(&status);
     world.pods().patch_status("web", &kube::api::PatchParams::default(), &patch).await.unwrap();
     world.tenant.delete("port", &vif.id).await;
-    let said = world.until_told("web", "ReferenceNotFound").await;
+    let said = world.until_reported("web", "ReferenceNotFound").await;
     assert!(said.contains(&vif.id), "{said}");
     world.end_pod("web").await;
     world.until_gone("web").await;

@@ -39,7 +39,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_staffetta");
 const POOL_MAX: usize = 20;
 
 /// Each of these tests gives Neutron all that it can do. One at a time, so that the others have their calls answered.
-static TURN: Mutex<()> = Mutex::const_new(());
+static EXCLUSIVE: Mutex<()> = Mutex::const_new(());
 
 /// The node of the pods: one with ports of its own, or a virtual machine with a trunk.
 enum Place {
@@ -90,7 +90,7 @@ impl Place {
 
 /// Kills controllers while pods come and go, and looks in the end what that left.
 async fn killed(place: impl AsyncFnOnce() -> Place, options: &str, pooled: bool) {
-    let _turn = TURN.lock().await;
+    let _exclusive = EXCLUSIVE.lock().await;
     let place = place().await;
     let (world, options) = (place.world(), place.options(options));
     let churn = Churn::start(world.pods(), place.node());
@@ -104,7 +104,7 @@ async fn killed(place: impl AsyncFnOnce() -> Place, options: &str, pooled: bool)
     }
     churn.stop().await;
     let mut last = start(world, &options).await;
-    until_settled(world, pooled).await;
+    until_idle(world, pooled).await;
     assert_nobody_has_two(world, pooled).await;
     place.until_attached().await;
     if !pooled {
@@ -165,7 +165,7 @@ async fn assert_nobody_has_two(world: &World, pooled: bool) {
 }
 
 /// Waits until each pod shows an active port that Neutron has, and Neutron has no more than the pool may keep.
-async fn until_settled(world: &World, pooled: bool) {
+async fn until_idle(world: &World, pooled: bool) {
     let settled = async || {
         let pods = world.pods().list(&ListParams::default()).await.unwrap().items.len();
         let ports: BTreeSet<_> = world.ports().await.into_iter().map(|port| port.id).collect();

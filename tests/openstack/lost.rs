@@ -69,7 +69,7 @@ async fn loses(world: &World, options: &str, others: impl AsyncFn(&str)) {
             .collect();
         assert!(ids(&vifs).is_subset(&exist), "a port of a running pod was deleted");
     }
-    world.until_told("web", "AnnotationRestored").await;
+    world.until_reported("web", "AnnotationRestored").await;
     controller.stop().await.unwrap();
 }
 

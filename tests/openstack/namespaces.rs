@@ -141,7 +141,7 @@ async fn a_namespace_whose_network_somebody_uses_waits_and_says_so_on_a_real_ope
     let subnet = staffetta_real_openstack::Subnet { id, network: network.clone() };
     let foreign = world.tenant.create_port(&subnet, json!({ "name": "foreign" })).await;
     cluster.namespaces().delete("shop", &DeleteParams::default()).await.unwrap();
-    world.until_told("shop", "DriverConflict").await;
+    world.until_reported("shop", "DriverConflict").await;
     assert!(world.tenant.port(&foreign.id).await.is_some() && cluster.has("networks", &network).await);
     world.tenant.delete("port", &foreign.id).await;
     world
@@ -180,7 +180,7 @@ async fn a_namespace_that_names_the_network_of_another_or_of_services_keeps_its_
         world.until(what, async || cluster.network("bank").await == own).await;
         assert_eq!(world.tenant.pod_ports(&victim.0).await.len(), 0);
     }
-    world.until_told("bank", "NetworkAnnotationRestored").await;
+    world.until_reported("bank", "NetworkAnnotationRestored").await;
     cluster.namespaces().delete("shop", &DeleteParams::default()).await.unwrap();
     world
         .until("the other namespace is gone", async || {

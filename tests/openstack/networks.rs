@@ -94,7 +94,7 @@ async fn a_pod_keeps_no_port_while_one_of_its_networks_has_no_room_on_a_real_ope
     attachment(&world, "blue", &full).await;
     let controller = world.controller(OPTIONS).await;
     world.pod_on(&world.node, "web", json!({ NETWORKS: "blue" })).await;
-    world.until_told("web", "SubnetFull").await;
+    world.until_reported("web", "SubnetFull").await;
     assert!(world.vifs("web").await.is_empty());
     world.tenant.delete("port", &taken.id).await;
     world.until_active(&["web"]).await;

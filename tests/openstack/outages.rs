@@ -34,7 +34,7 @@ async fn away(service: Service, outage: Duration) {
     // Two objects are tried once a second and a sweep every two seconds, and what does no harm is asked twice at a time.
     let most = 6 * usize::try_from(outage.as_secs()).unwrap();
     assert!(asked <= most, "{asked} calls while {service:?} was away");
-    let said = world.until_told("during", "DriverUnavailable").await;
+    let said = world.until_reported("during", "DriverUnavailable").await;
     assert!(world.vifs("during").await.is_empty(), "{said}");
     world.stack.resume().await;
     world.pod("after").await;
@@ -86,7 +86,7 @@ async fn while_octavia_is_away_for_a_minute_services_wait_and_are_not_forgotten_
     // at a time.
     let most = 8 * usize::try_from(MINUTE.as_secs()).unwrap();
     assert!(asked <= most, "{asked} calls while Octavia was away");
-    world.until_told("comes", "DriverUnavailable").await;
+    world.until_reported("comes", "DriverUnavailable").await;
     world.stack.resume().await;
     for (name, endpoint) in [("stays", "10.128.0.12"), ("comes", "10.128.0.11")] {
         shop.until_served(name, &[endpoint]).await;

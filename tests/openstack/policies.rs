@@ -259,7 +259,7 @@ async fn a_quota_of_rules_is_told_at_the_policy_and_its_raising_lets_it_go_on_on
     let rules = world.tenant.things("security-group-rules").await.len();
     world.tenant.quota("security_group_rule", i64::try_from(rules).unwrap() + 1).await;
     guarded.policy("p", admits("web", &[80, 81, 82])).await;
-    let said = world.until_told("p", "QuotaExceeded").await;
+    let said = world.until_reported("p", "QuotaExceeded").await;
     assert!(said.contains("security_group_rule"), "{said}");
     world.tenant.quota("security_group_rule", -1).await;
     guarded.until_rules(6).await;

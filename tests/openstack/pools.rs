@@ -128,7 +128,7 @@ async fn a_pool_that_may_not_fill_itself_serves_pods_all_the_same_on_a_real_open
             waiting = name;
         }
     }
-    let said = world.until_told(waiting, "QuotaExceeded").await;
+    let said = world.until_reported(waiting, "QuotaExceeded").await;
     assert!(said.contains("quota"), "{said}");
     world.tenant.quota("port", 20).await;
     world.until_active(&["one", "two", "three", "four"]).await;

@@ -144,7 +144,7 @@ async fn a_project_that_does_not_exist_is_told_at_the_pod_which_goes_on_in_anoth
     projects.name(MISSING).await;
     let controller = world.controller(&projects.options()).await;
     world.pod("web").await;
-    let said = world.until_told("web", "ReferenceNotFound").await;
+    let said = world.until_reported("web", "ReferenceNotFound").await;
     assert!(said.contains(MISSING), "{said}");
     assert!(world.vifs("web").await.is_empty());
     projects.name(&projects.other.id).await;

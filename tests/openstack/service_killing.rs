@@ -51,13 +51,13 @@ fn chosen(count: usize) -> usize {
 /// The public addresses by the UIDs of their services, each with the port to which it leads. No service has two.
 async fn public(world: &World) -> BTreeMap<String, (String, String)> {
     let mut public = BTreeMap::new();
-    for told in world.tenant.things("floatingips").await {
-        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+    for reported in world.tenant.things("floatingips").await {
+        let text = |name: &str| reported[name].as_str().unwrap_or_default().to_owned();
         let description = text("description");
         let uid = description.split(' ').find_map(|word| word.strip_prefix("staffetta:uid="));
-        let uid = uid.unwrap_or_else(|| panic!("a public address without an owner: {told}")).to_owned();
+        let uid = uid.unwrap_or_else(|| panic!("a public address without an owner: {reported}")).to_owned();
         let another = public.insert(uid, (text("floating_ip_address"), text("port_id")));
-        assert_eq!(another, None, "the service of {told} has two");
+        assert_eq!(another, None, "the service of {reported} has two");
     }
     public
 }

@@ -235,7 +235,7 @@ async fn services_beyond_the_quota_wait_and_say_so_and_go_on_when_it_is_raised_o
     shop.service("one", "ClusterIP", &["10.128.0.10"]).await;
     shop.until_served("one", &["10.128.0.10"]).await;
     shop.service("two", "ClusterIP", &["10.128.0.11"]).await;
-    let said = world.until_told("two", "QuotaExceeded").await;
+    let said = world.until_reported("two", "QuotaExceeded").await;
     assert!(said.contains("Quota has been met"), "{said}");
     let full = r#"{"category":"octavia","check":"the quota of loadbalancer leaves room","result":"failed","detail":"1 of 1 are in use""#;
     let checks = world.checks(&controller).await;

@@ -285,12 +285,12 @@ impl World {
     }
 
     /// Waits until an Event at the pod has this reason, and answers what it says.
-    pub(crate) async fn until_told(&self, name: &str, reason: &str) -> String {
-        self.until_told_within(PATIENCE, name, reason).await
+    pub(crate) async fn until_reported(&self, name: &str, reason: &str) -> String {
+        self.until_reported_within(PATIENCE, name, reason).await
     }
 
     /// The same, of what takes longer than other steps.
-    pub(crate) async fn until_told_within(&self, patience: Duration, name: &str, reason: &str) -> String {
+    pub(crate) async fn until_reported_within(&self, patience: Duration, name: &str, reason: &str) -> String {
         let events: Api<Event> = Api::namespaced(self.client.clone(), "default");
         let find = async || {
             let all = events.list(&ListParams::default()).await.unwrap();

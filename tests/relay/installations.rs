@@ -96,7 +96,7 @@ fn writes(world: &World) -> (usize, usize) {
 }
 
 /// The reasons of the Events that tell of another installation, by object.
-async fn told(world: &World) -> Vec<String> {
+async fn reported(world: &World) -> Vec<String> {
     let events = Api::<k8s_openapi::api::events::v1::Event>::all(world.client.clone());
     let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
     let of_others = events.filter(|event| event.reason.as_deref() == Some(OTHER));
@@ -154,7 +154,7 @@ async fn two_installations_with_disjoint_namespaces_never_touch_each_others_obje
     // One write with the VIF and one with its activity; the specification, the state, and the status.
     assert_eq!(writes(&world).0, 8);
     let before = writes(&world).1;
-    assert_eq!(told(&world).await, [""; 0]);
+    assert_eq!(reported(&world).await, [""; 0]);
     for (place, id) in [("a", "east"), ("b", "west")] {
         let pod = pods(&world, place).get("web").await.unwrap().metadata;
         assert_eq!(pod.annotations.unwrap().get(CLUSTER).map(String::as_str), Some(id));
@@ -184,7 +184,7 @@ async fn of_two_installations_that_select_the_same_objects_one_manages_each_and_
     }
     is_balanced(&world, "a").await;
     world.until("the one that lost a pod releases its port", async || world.ports() == 4).await;
-    world.until("it says so", async || told(&world).await == ["Pod", "Service"]).await;
+    world.until("it says so", async || reported(&world).await == ["Pod", "Service"]).await;
     let load_balancers = &world.services;
     assert_eq!((load_balancers.load_balancers().len(), load_balancers.public_ips().len()), (1, 1));
     // A service has one owner, who may have written its specification, the state and the status more than once, and not for ever.

@@ -81,10 +81,10 @@ async fn after_each_fault_everything_is_served_with_the_default_timings_on_a_rea
     let site = Site::start(&server).await;
     let replicas = Replicas::start(&site, folder.path(), cloud.options("")).await;
     let churn = Churn::start(&site, "n1", OBJECTS, Duration::from_millis(200)).await;
-    replicas.settle(&churn, async |objects| cloud.is_clean(objects).await).await;
+    replicas.run_until_idle(&churn, async |objects| cloud.is_clean(objects).await).await;
     for fault in ServerFault::ALL {
         site.inject(fault, Duration::from_secs(40)).await;
-        let recovery = replicas.settle(&churn, async |objects| cloud.is_clean(objects).await).await;
+        let recovery = replicas.run_until_idle(&churn, async |objects| cloud.is_clean(objects).await).await;
         eprintln!("{fault:?}: {recovery}");
     }
     churn.end().await;

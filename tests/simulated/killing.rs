@@ -120,7 +120,7 @@ impl World {
     }
 
     /// Waits until each pod has an active VIF, and there are no other ports.
-    async fn until_settled(&self) {
+    async fn until_idle(&self) {
         let settled = until(async || {
             let pods = self.pods.list(&ListParams::default()).await.unwrap();
             let uids: BTreeSet<_> = pods.iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
@@ -270,7 +270,7 @@ async fn killed(server: Kubeconfig, kills: usize, between: usize) {
     world.ledger.clear_faults().await.unwrap();
     assert!(came.into_iter().all(|count| count * 2 >= between), "between the answer and the write: {came:?}");
     let mut last = world.controller().await;
-    world.until_settled().await;
+    world.until_idle().await;
     world.assert_made_once().await;
     world.end_all().await;
     world.assert_made_once().await;
@@ -301,7 +301,7 @@ async fn told_to_end(server: Kubeconfig) {
     }
     churn.stop().await;
     let mut last = world.controller().await;
-    world.until_settled().await;
+    world.until_idle().await;
     world.assert_made_once().await;
     world.end_all().await;
     assert!(last.terminate().await.success());

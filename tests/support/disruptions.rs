@@ -259,13 +259,13 @@ impl<'a> Replicas<'a> {
     }
 
     /// Waits until a new pod and every other object is served, and `is_clean` returns `true`, while nothing comes or goes.
-    pub(crate) async fn settle(
+    pub(crate) async fn run_until_idle(
         &self,
         churn: &Churn<'_>,
         is_clean: impl AsyncFn(&Objects) -> bool,
     ) -> Recovery {
         let (started, make, pods) = (Instant::now(), churn.maker(), churn.site.pods());
-        let _turn = churn.turn.lock().await;
+        let _exclusive = churn.turn.lock().await;
         make.pod("probe").await;
         let served_before = Objects::read(churn.site).await.served();
         let (mut first, mut new) = (None, None);
@@ -308,8 +308,8 @@ impl<'a> Replicas<'a> {
         let count = std::env::var("STAFFETTA_DISRUPTIONS").map_or(count, |count| count.parse().unwrap());
         let between = count.div_ceil(ServerFault::ALL.len()).min(50);
         let mut faults = ServerFault::ALL.into_iter().cycle();
-        self.settle(churn, &is_clean).await;
-        eprintln!("without a fault: {}", self.settle(churn, &is_clean).await);
+        self.run_until_idle(churn, &is_clean).await;
+        eprintln!("without a fault: {}", self.run_until_idle(churn, &is_clean).await);
         for process in &self.processes {
             let (_, state) = process.get("/debug/state").await;
             assert!(!state.contains("unopposed"), "each takes part in the election: {state}");
@@ -323,10 +323,10 @@ impl<'a> Replicas<'a> {
             }
             let fault = faults.next().unwrap();
             tokio::join!(disruption, churn.site.inject(fault, FAULT));
-            let recovery = self.settle(churn, &is_clean).await;
+            let recovery = self.run_until_idle(churn, &is_clean).await;
             eprintln!("{number} of {count}, {fault:?}: {recovery}");
         }
-        self.settle(churn, is_clean).await;
+        self.run_until_idle(churn, is_clean).await;
     }
 
     /// Sends SIGKILL to one of them at a random moment, and starts another in its place.

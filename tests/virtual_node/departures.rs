@@ -134,8 +134,8 @@ async fn a_device_that_is_deleted_in_an_outage_is_let_go_and_somebody_is_told_wh
     world.node_ready("r1", "False").await;
     devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
     until_gone(&world, "r1").await;
-    let told = world.until_told("LeftAsItIs").await;
-    assert!(told.contains("workloads of 1 pod may remain on it"), "{told}");
+    let reported = world.until_reported("LeftAsItIs").await;
+    assert!(reported.contains("workloads of 1 pod may remain on it"), "{reported}");
     assert_eq!(held.containers().len(), 1);
     controller.stop().await.unwrap();
 }
@@ -188,9 +188,9 @@ async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_some
     let controller = world.controller().await;
     let former = held(&world).await;
     change(&world, "r1", json!({ "address": "two" })).await;
-    let told = world.until_told("LeftAsItIs").await;
+    let reported = world.until_reported("LeftAsItIs").await;
     for part in ["the machine at two; ", "workloads of 1 pod remain on the machine at one"] {
-        assert!(told.contains(part), "{told}");
+        assert!(reported.contains(part), "{reported}");
     }
     let other = world.devices.device("two");
     world.until("the pod runs on the other one", async || other.containers().len() == 1).await;
@@ -204,8 +204,10 @@ async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_some
     let controller = world.controller().await;
     world
         .until("somebody is told by a process that did not know the one before", async || {
-            let told = world.events("LeftAsItIs").await;
-            told.iter().any(|told| told.contains("workloads of 1 pod remain on the machine at two"))
+            let reported = world.events("LeftAsItIs").await;
+            reported
+                .iter()
+                .any(|reported| reported.contains("workloads of 1 pod remain on the machine at two"))
         })
         .await;
     controller.stop().await.unwrap();

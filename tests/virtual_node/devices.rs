@@ -154,8 +154,8 @@ async fn a_device_without_a_valid_description_goes_with_its_node_and_the_workloa
     until_phase(&world, "r1", "Error").await;
     assert!(world.nodes().get_opt("r1").await.unwrap().is_some());
     devices(&world).delete("r1", &DeleteParams::default()).await.unwrap();
-    let told = world.until_told("LeftAsItIs").await;
-    assert!(told.contains("without a valid description; workloads of 1 pod may remain"), "{told}");
+    let reported = world.until_reported("LeftAsItIs").await;
+    assert!(reported.contains("without a valid description; workloads of 1 pod may remain"), "{reported}");
     until_gone(&world, "r1").await;
     assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
     controller.stop().await.unwrap();
@@ -208,8 +208,8 @@ async fn a_custom_resource_in_a_namespace_makes_no_node() {
     let spec = json!({ "driver": "FAKE", "address": "one" });
     let device = json!({ "metadata": { "name": "r1" }, "spec": spec });
     devices.create(&PostParams::default(), &serde_json::from_value(device).unwrap()).await.unwrap();
-    let told = world.until_told("DeviceInvalid").await;
-    assert!(told.contains("replace its definition"), "{told}");
+    let reported = world.until_reported("DeviceInvalid").await;
+    assert!(reported.contains("replace its definition"), "{reported}");
     assert!(world.nodes().get_opt("r1").await.unwrap().is_none());
     assert_eq!(devices.get("r1").await.unwrap().metadata.finalizers, None);
     controller.stop().await.unwrap();
@@ -226,8 +226,8 @@ async fn a_pod_of_a_namespace_that_is_not_listed_gets_no_secret() {
     let container =
         json!({ "name": "app", "image": "flash:/a.tar", "env": [{ "name": "A", "valueFrom": from }] });
     world.pod("web", json!({ "containers": [container] })).await;
-    let told = world.until_told("SecretForbidden").await;
-    assert!(told.contains("namespace default") && told.contains("secret_namespaces"), "{told}");
+    let reported = world.until_reported("SecretForbidden").await;
+    assert!(reported.contains("namespace default") && reported.contains("secret_namespaces"), "{reported}");
     controller.stop().await.unwrap();
 }
 
@@ -241,8 +241,8 @@ async fn a_wrong_description_is_not_called_unreachable() {
     world
         .until("the node and the pod say so", async || world.events("MachineInvalid").await.len() == 2)
         .await;
-    for told in world.events("MachineInvalid").await {
-        assert!(told.contains("has no usable description") && told.contains("`XR`"), "{told}");
+    for reported in world.events("MachineInvalid").await {
+        assert!(reported.contains("has no usable description") && reported.contains("`XR`"), "{reported}");
     }
     assert_eq!(world.events("MachineUnreachable").await, [""; 0]);
     assert_eq!(world.events("NodeUnreachable").await, [""; 0]);
@@ -259,7 +259,7 @@ async fn a_refused_pod_that_is_deleted_did_not_recover() {
     let container =
         json!({ "name": "app", "image": "flash:/a.tar", "env": [{ "name": "A", "valueFrom": from }] });
     world.pod("web", json!({ "containers": [container] })).await;
-    world.until_told("FieldNotSupported").await;
+    world.until_reported("FieldNotSupported").await;
     world.delete("web").await;
     world.until_pod_is_gone("web").await;
     // Events that are due are written before the end.

@@ -142,8 +142,8 @@ async fn a_node_with_a_kubelet_is_never_taken_over() {
     let real = world.nodes().create(&PostParams::default(), &real).await.unwrap();
     let machine = world.machines.add("r1");
     let controller = world.controller().await;
-    let told = world.until_told("NodeNameTaken").await;
-    assert!(told.contains("managed by another controller or a kubelet"), "{told}");
+    let reported = world.until_reported("NodeNameTaken").await;
+    assert!(reported.contains("managed by another controller or a kubelet"), "{reported}");
     let reads = machine.reads();
     world.until("it was read again", async || machine.reads() > reads + 20).await;
     let after = world.nodes().get("r1").await.unwrap();
@@ -160,7 +160,7 @@ async fn the_pods_of_a_node_that_has_no_kubelet_any_more_are_taken_care_of() {
     world.pod("early", json!({})).await;
     let machine = world.machines.add("r1");
     let controller = world.controller().await;
-    world.until_told("NodeNameTaken").await;
+    world.until_reported("NodeNameTaken").await;
     world.pod("late", json!({})).await;
     let reads = machine.reads();
     world.until("it was read again", async || machine.reads() > reads + 2).await;
@@ -184,7 +184,7 @@ async fn of_two_installations_that_know_one_machine_the_one_that_keeps_its_node_
     let second_machine = world.machines.add("r1");
     world.options = world.options.replace("[kubernetes]\n", "[kubernetes]\ncluster_id = \"west\"\n");
     let second = world.controller().await;
-    world.until_told("NodeNameTaken").await;
+    world.until_reported("NodeNameTaken").await;
     world.pod("web", json!({})).await;
     let running = world.pod_in("web", "Running").await;
     let reads = second_machine.reads();

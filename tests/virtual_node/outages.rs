@@ -18,7 +18,7 @@ async fn an_outage_makes_the_node_not_ready_and_leaves_its_pods_as_they_are() {
     let node = world.node_ready("r1", "False").await;
     let (_, reason, message) = condition(&node, "Ready").unwrap();
     assert!(reason == "MachineUnreachable" && message.contains("as ordered"), "{reason} {message}");
-    world.until_told("MachineUnreachable").await;
+    world.until_reported("MachineUnreachable").await;
     let renewed = world.lease("r1").await.unwrap().spec.unwrap().renew_time;
     world
         .until("the lease goes on", async || {
@@ -33,8 +33,8 @@ async fn an_outage_makes_the_node_not_ready_and_leaves_its_pods_as_they_are() {
     let params = kube::api::PatchParams::default();
     world.pods().patch_status("web", &params, &kube::api::Patch::Strategic(unready)).await.unwrap();
     world.pod("late", json!({})).await;
-    let told = world.until_told("NodeUnreachable").await;
-    assert!(told.contains("r1 cannot be reached"), "{told}");
+    let reported = world.until_reported("NodeUnreachable").await;
+    assert!(reported.contains("r1 cannot be reached"), "{reported}");
     machine.trouble(None);
     world.node_ready("r1", "True").await;
     world.pod_in("late", "Running").await;
@@ -49,7 +49,7 @@ async fn an_outage_makes_the_node_not_ready_and_leaves_its_pods_as_they_are() {
         })
         .await;
     assert_eq!(machine.ledger(), ["install web flash:/a.tar", "install late flash:/a.tar"]);
-    world.until_told("MachineReached").await;
+    world.until_reported("MachineReached").await;
     controller.stop().await.unwrap();
 }
 
@@ -63,8 +63,8 @@ async fn a_pod_that_is_deleted_during_an_outage_goes_when_its_machine_is_rid_of_
     machine.trouble(Some(Reason::Unavailable));
     world.node_ready("r1", "False").await;
     world.delete("web").await;
-    let told = world.until_told("NodeUnreachable").await;
-    assert!(told.contains("r1 cannot be reached; the deletion of the pod waits"), "{told}");
+    let reported = world.until_reported("NodeUnreachable").await;
+    assert!(reported.contains("r1 cannot be reached; the deletion of the pod waits"), "{reported}");
     assert!(world.pods().get_opt("web").await.unwrap().is_some());
     machine.trouble(None);
     world.until_pod_is_gone("web").await;
@@ -110,7 +110,7 @@ async fn a_machine_that_forgets_its_pods_gets_them_again_and_none_fails() {
         .await;
     let after = world.pods().get("web").await.unwrap();
     assert_eq!(before.status.unwrap().start_time, after.status.unwrap().start_time);
-    world.until_told("LostByMachine").await;
+    world.until_reported("LostByMachine").await;
     controller.stop().await.unwrap();
 }
 

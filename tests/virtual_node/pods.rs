@@ -31,7 +31,7 @@ async fn a_pod_runs_on_its_machine_and_its_status_says_all() {
     assert!(container.state.as_ref().unwrap().running.as_ref().unwrap().started_at.is_some());
     assert!(status.start_time.is_some());
     assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
-    world.until_told("Deployed").await;
+    world.until_reported("Deployed").await;
     controller.stop().await.unwrap();
 }
 
@@ -127,8 +127,8 @@ async fn a_pod_that_changes_is_removed_and_made_anew_and_somebody_is_told() {
         .await;
     let expected = ["install web flash:/a.tar", "remove web flash:/a.tar", "install web flash:/b.tar"];
     assert_eq!(machine.ledger(), expected);
-    let told = world.until_told("Replaced").await;
-    assert!(told.contains("removed and deployed again"), "{told}");
+    let reported = world.until_reported("Replaced").await;
+    assert!(reported.contains("removed and deployed again"), "{reported}");
     world.pod_in("web", "Running").await;
     controller.stop().await.unwrap();
 }
@@ -144,8 +144,8 @@ async fn a_change_that_a_machine_refuses_is_told_and_what_runs_goes_on() {
     let (deadline, image) =
         (json!({ "activeDeadlineSeconds": 60 }), [json!({ "name": "app", "image": "b" })]);
     world.change_pod("web", json!({ "spec": deadline })).await;
-    let told = world.until_told("CreateContainerConfigError").await;
-    assert!(told.contains("spec.activeDeadlineSeconds: nobody ends a pod here"), "{told}");
+    let reported = world.until_reported("CreateContainerConfigError").await;
+    assert!(reported.contains("spec.activeDeadlineSeconds: nobody ends a pod here"), "{reported}");
     world.change_pod("web", json!({ "spec": { "containers": image } })).await;
     let reads = machine.reads();
     world.until("it was read again", async || machine.reads() > reads + 2).await;
@@ -166,9 +166,9 @@ async fn a_pod_that_is_lost_while_its_change_is_refused_is_told_to_be_lost_and_n
     world.pod_in("web", "Running").await;
     machine.refuse("spec.activeDeadlineSeconds: nobody ends a pod here");
     world.change_pod("web", json!({ "spec": { "activeDeadlineSeconds": 60 } })).await;
-    world.until_told("CreateContainerConfigError").await;
+    world.until_reported("CreateContainerConfigError").await;
     machine.forget();
-    world.until_told("LostByMachine").await;
+    world.until_reported("LostByMachine").await;
     let mut ended = None;
     world
         .until("its status says how it ended", async || {
@@ -231,8 +231,8 @@ async fn what_a_machine_cannot_do_is_told_at_the_pod() {
     machine.refuse("spec.volumes[0]: there are no volumes here");
     let controller = world.controller().await;
     world.pod("web", json!({})).await;
-    let told = world.until_told("CreateContainerConfigError").await;
-    assert!(told.contains("spec.volumes[0]: there are no volumes here"), "{told}");
+    let reported = world.until_reported("CreateContainerConfigError").await;
+    assert!(reported.contains("spec.volumes[0]: there are no volumes here"), "{reported}");
     let pod = world.pod_in("web", "Pending").await;
     let container = &pod.status.unwrap().container_statuses.unwrap()[0];
     let waiting = container.state.as_ref().unwrap().waiting.as_ref().unwrap();
@@ -340,7 +340,7 @@ async fn a_pod_that_changed_while_nobody_looked_on_is_replaced_and_somebody_is_t
         .change_pod("web", json!({ "spec": { "containers": [{ "name": "app", "image": "flash:/b.tar" }] } }))
         .await;
     let controller = world.controller().await;
-    world.until_told("Replaced").await;
+    world.until_reported("Replaced").await;
     world
         .until("the other image runs, and is told", async || {
             let status = world.pods().get("web").await.unwrap().status.unwrap();
@@ -406,8 +406,8 @@ async fn a_step_that_stays_unanswered_by_a_machine_that_can_be_reached_is_told()
     world.pod_in("web", "Running").await;
     machine.balk(true);
     world.delete("web").await;
-    let told = world.until_told("DriverUnavailable").await;
-    assert!(told.contains("remove the pod from its machine"), "{told}");
+    let reported = world.until_reported("DriverUnavailable").await;
+    assert!(reported.contains("remove the pod from its machine"), "{reported}");
     machine.balk(false);
     world.until_pod_is_gone("web").await;
     assert!(machine.running().is_empty());
@@ -450,8 +450,8 @@ async fn who_adds_an_ephemeral_container_is_told_that_nothing_comes_of_it() {
     let debug = json!({ "ephemeralContainers": [{ "name": "debug", "image": "busybox" }] });
     world.pod("web", debug).await;
     world.pod_in("web", "Running").await;
-    let told = world.until_told("FieldNotSupported").await;
-    assert!(told.starts_with("spec.ephemeralContainers: "), "{told}");
+    let reported = world.until_reported("FieldNotSupported").await;
+    assert!(reported.starts_with("spec.ephemeralContainers: "), "{reported}");
     assert_eq!(machine.ledger(), ["install web flash:/a.tar"]);
     controller.stop().await.unwrap();
 }

@@ -177,19 +177,19 @@ impl World {
     pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
         let events: Api<Event> = Api::all(self.client.clone());
         let events = events.list(&ListParams::default()).await.unwrap().items.into_iter();
-        let told = events.filter(|event| event.reason.as_deref() == Some(reason));
-        told.map(|event| event.message.unwrap_or_default()).collect()
+        let reported = events.filter(|event| event.reason.as_deref() == Some(reason));
+        reported.map(|event| event.message.unwrap_or_default()).collect()
     }
 
     /// Waits for an Event of that reason.
-    pub(crate) async fn until_told(&self, reason: &str) -> String {
-        let mut told = Vec::new();
+    pub(crate) async fn until_reported(&self, reason: &str) -> String {
+        let mut reported = Vec::new();
         self.until(&format!("somebody is told {reason}"), async || {
-            told = self.events(reason).await;
-            !told.is_empty()
+            reported = self.events(reason).await;
+            !reported.is_empty()
         })
         .await;
-        told.remove(0)
+        reported.remove(0)
     }
 
     /// Asks again until `condition` holds.

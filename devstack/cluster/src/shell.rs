@@ -43,10 +43,10 @@ pub(crate) async fn run(client: Client, mut changes: Changes, mut decide: impl F
     if !changes.listed().await {
         return;
     }
-    let mut settled = Vec::new();
+    let mut done = Vec::new();
     loop {
         let mut plan = decide(Timestamp::now());
-        if perform(&client, std::mem::take(&mut plan.calls), &mut settled).await.is_err() {
+        if perform(&client, std::mem::take(&mut plan.calls), &mut done).await.is_err() {
             plan.wake_after(RETRY);
         }
         let waited = tokio::select! {
@@ -64,14 +64,14 @@ struct Failed;
 
 /// The calls whose effect has not been heard of yet, and those that are to be made: one that was settled the last time,
 /// for the object as it still looks, is not made again.
-fn divide(calls: Vec<Call>, settled: &[Call]) -> (Vec<Call>, Vec<Call>) {
-    calls.into_iter().partition(|call| call.seen.is_some() && settled.contains(call))
+fn divide(calls: Vec<Call>, done: &[Call]) -> (Vec<Call>, Vec<Call>) {
+    calls.into_iter().partition(|call| call.seen.is_some() && done.contains(call))
 }
 
 /// Makes the calls that are to be made.
-async fn perform(client: &Client, calls: Vec<Call>, settled: &mut Vec<Call>) -> Result<(), Failed> {
-    let (unheard, due) = divide(calls, settled);
-    *settled = unheard;
+async fn perform(client: &Client, calls: Vec<Call>, done: &mut Vec<Call>) -> Result<(), Failed> {
+    let (unheard, due) = divide(calls, done);
+    *done = unheard;
     let mut answers = stream::iter(due)
         .map(|call| async move {
             let made = make(client, &call).await;
@@ -81,10 +81,10 @@ async fn perform(client: &Client, calls: Vec<Call>, settled: &mut Vec<Call>) -> 
     let mut result = Ok(());
     while let Some((call, made)) = answers.next().await {
         match made {
-            Ok(()) => settled.push(call),
+            Ok(()) => done.push(call),
             Err(error) if outdated(&call, &error) => {
                 debug!(kind = call.resource.kind, call.name, %error, "the view was behind; its next change follows");
-                settled.push(call);
+                done.push(call);
             }
             Err(error) => {
                 warn!(kind = call.resource.kind, namespace = call.namespace, call.name, %error, "a call failed");
@@ -144,14 +144,14 @@ mod tests {
 
     #[test]
     fn a_call_is_not_made_again_for_the_object_as_it_still_looks() {
-        let settled = [status_call("1", "Running"), create_call()];
+        let done = [status_call("1", "Running"), create_call()];
         let calls = vec![
             status_call("1", "Running"),
             status_call("2", "Running"),
             status_call("1", "Failed"),
             create_call(),
         ];
-        let (unheard, due) = divide(calls.clone(), &settled);
+        let (unheard, due) = divide(calls.clone(), &done);
         assert_eq!((unheard, due), (calls[..1].to_vec(), calls[1..].to_vec()), "a name may be free again");
     }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::journal::{Journal, Told};
+use crate::journal::{Journal, Reported};
 use crate::news::News;
 
 /// The watches. They end when this is dropped.
@@ -35,7 +35,10 @@ pub(crate) fn follow(client: &Client, began: Instant, news: &mpsc::UnboundedSend
     Followed { _tasks: tasks, changes }
 }
 
-fn telling<K: Told>(began: Instant, news: &mpsc::UnboundedSender<News>) -> impl FnMut(&Event<K>) + use<K> {
+fn telling<K: Reported>(
+    began: Instant,
+    news: &mpsc::UnboundedSender<News>,
+) -> impl FnMut(&Event<K>) + use<K> {
     let mut journal = Journal::new(began);
     let news = news.clone();
     move |event| {

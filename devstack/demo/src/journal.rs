@@ -26,7 +26,7 @@ struct Known {
 }
 
 /// An object that can be told about.
-pub(crate) trait Told: Resource<DynamicType = ()> {
+pub(crate) trait Reported: Resource<DynamicType = ()> {
     const KIND: &'static str;
 
     /// The progress, in words.
@@ -39,7 +39,7 @@ impl Journal {
     }
 
     /// Returns the news in a watch event.
-    pub(crate) fn note<K: Told>(&mut self, event: &Event<K>, now: Instant) -> Vec<Happening> {
+    pub(crate) fn note<K: Reported>(&mut self, event: &Event<K>, now: Instant) -> Vec<Happening> {
         match event {
             Event::Init => self.listed.clear(),
             Event::InitApply(object) => {
@@ -60,7 +60,7 @@ impl Journal {
         Vec::new()
     }
 
-    fn applied<K: Told>(&mut self, object: &K, now: Instant) -> Option<Happening> {
+    fn applied<K: Reported>(&mut self, object: &K, now: Instant) -> Option<Happening> {
         let what = match object.meta().deletion_timestamp {
             Some(_) => "to be deleted".to_owned(),
             None => object.what(),
@@ -77,7 +77,7 @@ impl Journal {
         Some(happening)
     }
 
-    fn happened<K: Told>(&self, known: &Known, now: Instant) -> Happening {
+    fn happened<K: Reported>(&self, known: &Known, now: Instant) -> Happening {
         Happening {
             at: now.saturating_duration_since(self.began),
             kind: K::KIND,
@@ -89,7 +89,7 @@ impl Journal {
     }
 }
 
-impl Told for Pod {
+impl Reported for Pod {
     const KIND: &'static str = "Pod";
 
     fn what(&self) -> String {
@@ -129,7 +129,7 @@ impl Told for Pod {
     }
 }
 
-impl Told for Service {
+impl Reported for Service {
     const KIND: &'static str = "Service";
 
     fn what(&self) -> String {
@@ -168,8 +168,9 @@ mod tests {
         let now = Instant::now();
         let mut journal = Journal::new(now);
         let mut tell = |event: Event<Pod>, millis: u64| {
-            let told = journal.note(&event, now + Duration::from_millis(millis));
-            told.into_iter()
+            let reported = journal.note(&event, now + Duration::from_millis(millis));
+            reported
+                .into_iter()
                 .map(|one| (one.what, one.at.as_millis(), one.age.as_millis()))
                 .collect::<Vec<_>>()
         };
@@ -190,8 +191,8 @@ mod tests {
     fn what_a_new_list_does_not_show_is_deleted() {
         let mut journal = Journal::new(Instant::now());
         let mut tell = |event: Event<Pod>| {
-            let told = journal.note(&event, Instant::now());
-            told.into_iter().map(|one| one.what).collect::<Vec<_>>()
+            let reported = journal.note(&event, Instant::now());
+            reported.into_iter().map(|one| one.what).collect::<Vec<_>>()
         };
         tell(Event::Apply(pod("u", None)));
         tell(Event::Apply(pod("v", None)));

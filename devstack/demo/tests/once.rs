@@ -54,9 +54,9 @@ fn a_kubeconfig_that_exists_is_not_overwritten() {
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, "mine").expect("the folder is ours");
     let output = once(&["--kubeconfig", &path.display().to_string()]);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("(`--kubeconfig`)") && told.contains("exists"), "{told}");
+    let reported = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("(`--kubeconfig`)") && reported.contains("exists"), "{reported}");
     assert_eq!(std::fs::read_to_string(&path).expect("it is still there"), "mine");
 }
 
@@ -65,7 +65,7 @@ fn an_address_that_is_taken_is_named_with_its_option() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = taken.local_addr().expect("it listens").to_string();
     let output = once(&["--listen", &address]);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains(&address) && told.contains("(`--listen`)"), "{told}");
+    let reported = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(reported.contains(&address) && reported.contains("(`--listen`)"), "{reported}");
 }

@@ -58,8 +58,8 @@ mod tests {
         let options = r#"{"tls": "server", "times": {"install": 30000}}"#;
         let arguments = parse(&["--count", "2", "--port", "8443", "--options", options]).unwrap();
         let devices: Vec<_> = arguments.devices().collect();
-        let told = devices.iter().map(|device| (device.name.as_str(), device.listen.port()));
-        assert_eq!(told.collect::<Vec<_>>(), [("edge-1", 8443), ("edge-2", 8444)]);
+        let reported = devices.iter().map(|device| (device.name.as_str(), device.listen.port()));
+        assert_eq!(reported.collect::<Vec<_>>(), [("edge-1", 8443), ("edge-2", 8444)]);
         assert_eq!((devices[1].tls, devices[0].times.install.as_secs()), (Tls::Server, 30));
     }
 

@@ -46,8 +46,8 @@ impl Machine {
     }
 
     /// Brings all apps to the state that they have at `now`.
-    pub(crate) fn settle(&mut self, now: Instant) {
-        self.iox.settle(AppConfig(&self.config), now);
+    pub(crate) fn advance(&mut self, now: Instant) {
+        self.iox.advance(AppConfig(&self.config), now);
     }
 
     /// Reads what there is: the configuration, the apps, and when the device was started.
@@ -62,7 +62,7 @@ impl Machine {
         let installed = |name: &&String| after.app(name).is_none() && self.iox.app(name).is_some();
         if let Some(name) = names.iter().find(installed) {
             let why = format!("the application {name} is installed");
-            self.iox.book.enter(now, name, Effect::Refused("delete".into(), why.clone()));
+            self.iox.event_log.enter(now, name, Effect::Refused("delete".into(), why.clone()));
             return Err(InUse(why));
         }
         for name in &names {
@@ -72,7 +72,7 @@ impl Machine {
                 (before, after) if before != after => Effect::Reconfigured,
                 _ => continue,
             };
-            self.iox.book.enter(now, name, effect);
+            self.iox.event_log.enter(now, name, effect);
         }
         self.config = config;
         for name in &names {
@@ -88,21 +88,21 @@ impl Machine {
 
     /// It goes down, and is up again at `at`.
     pub(crate) fn reboot(&mut self, kept: Kept, now: Instant, at: Instant) {
-        self.settle(now);
+        self.advance(now);
         self.iox.reboot(kept, AppConfig(&self.config), at);
         if kept == Kept::Nothing {
             let names: Vec<_> = AppConfig(&self.config).names().map(str::to_owned).collect();
             for name in &names {
-                self.iox.book.enter(at, name, Effect::Unconfigured);
+                self.iox.event_log.enter(at, name, Effect::Unconfigured);
             }
             self.config = Value::Object(Map::new());
         }
-        self.booted = self.iox.book.clock(at);
+        self.booted = self.iox.event_log.clock(at);
     }
 
     /// The apps that are configured or installed, by name.
     pub(crate) fn apps(&mut self, now: Instant) -> Vec<HostedApp> {
-        self.settle(now);
+        self.advance(now);
         let config = AppConfig(&self.config);
         let installed = self.iox.apps.iter().map(|app| app.name.as_str());
         let names: BTreeSet<_> = config.names().chain(installed).collect();

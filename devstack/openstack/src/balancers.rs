@@ -25,10 +25,10 @@ impl Tenant {
         let mut balancers: Vec<_> = list("loadbalancers")
             .await
             .iter()
-            .map(|told| {
+            .map(|reported| {
                 let mut hanging: Vec<_> = listeners
                     .iter()
-                    .filter(|listener| of(listener, &told["id"]))
+                    .filter(|listener| of(listener, &reported["id"]))
                     .map(|listener| {
                         let at = format!("{}:{}", text(&listener["protocol"]), listener["protocol_port"]);
                         let pool = listener["default_pool_id"].as_str().unwrap_or_default();
@@ -37,14 +37,14 @@ impl Tenant {
                     .collect();
                 hanging.sort();
                 Balancer {
-                    id: text(&told["id"]),
-                    name: text(&told["name"]),
-                    status: text(&told["provisioning_status"]),
-                    port: text(&told["vip_port_id"]),
+                    id: text(&reported["id"]),
+                    name: text(&reported["name"]),
+                    status: text(&reported["provisioning_status"]),
+                    port: text(&reported["vip_port_id"]),
                     listeners: hanging,
                     pools: pools
                         .iter()
-                        .filter(|pool| of(pool, &told["id"]))
+                        .filter(|pool| of(pool, &reported["id"]))
                         .map(|pool| text(&pool["id"]))
                         .collect(),
                 }

@@ -23,7 +23,7 @@ const REAL_OPENSTACK: &str = "STAFFETTA_REAL_OPENSTACK";
 const STATE: &str = "STAFFETTA_REAL_STATE";
 
 /// The tests of a process share the services, but for one that stops them.
-static TURN: RwLock<()> = RwLock::const_new(());
+static EXCLUSIVE: RwLock<()> = RwLock::const_new(());
 
 /// A service that can be stopped and started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +72,13 @@ enum Turn {
 impl RealOpenStack {
     /// Returns the services that `devstack/real/test` or a developer has started, shared with other tests.
     pub async fn shared() -> Self {
-        Self::at(&clouds(), Turn::Shared { _guard: TURN.read().await })
+        Self::at(&clouds(), Turn::Shared { _guard: EXCLUSIVE.read().await })
     }
 
     /// Returns the same services for this test alone: no other test of this process uses them at the same time, so they may be
     /// stopped.
     pub async fn alone() -> Self {
-        Self::at(&clouds(), Turn::Alone { _guard: TURN.write().await })
+        Self::at(&clouds(), Turn::Alone { _guard: EXCLUSIVE.write().await })
     }
 
     /// Starts separate services, for a benchmark. Installs missing programs first. `flags` are passed to `up`.

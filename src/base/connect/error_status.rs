@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_status_is_kept_and_missing_fields_are_added() {
-        let told = |details: Value| {
+        let reported = |details: Value| {
             json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "wait", "reason": "TooManyRequests",
                 "details": details, "code": 429 })
         };
@@ -130,7 +130,7 @@ mod tests {
             (Value::Null, Some("9"), Some(9)),
             (json!({ "name": "web" }), None, None),
         ] {
-            let error = error(429, header, told(details.clone()).to_string()).await;
+            let error = error(429, header, reported(details.clone()).to_string()).await;
             assert_eq!(seconds(&error), expected, "{details}");
             let kube::Error::Api(status) = error else { panic!("{error}") };
             assert_eq!((&*status.message, &*status.reason, status.code), ("wait", "TooManyRequests", 429));

@@ -62,10 +62,10 @@ mod tests {
         };
         let (reached, untried) = (MachineState::Reached, MachineState::Untried);
         let lost = MachineState::Unreachable("no route".to_owned());
-        let told = results(&[reached.clone(), untried]);
-        assert_eq!(told, [(CheckResult::Warning, "1 of 2 answer, 1 were not read yet".to_owned())]);
-        let told = results(&[reached, lost]);
+        let reported = results(&[reached.clone(), untried]);
+        assert_eq!(reported, [(CheckResult::Warning, "1 of 2 answer, 1 were not read yet".to_owned())]);
+        let reported = results(&[reached, lost]);
         let counted = (CheckResult::Ok, "1 of 2 answer".to_owned());
-        assert_eq!(told, [counted, (CheckResult::Failed, "no route".to_owned())]);
+        assert_eq!(reported, [counted, (CheckResult::Failed, "no route".to_owned())]);
     }
 }

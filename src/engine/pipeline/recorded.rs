@@ -173,18 +173,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_success_is_reported_if_a_request_of_its_attempts_changed_something() {
-        let told = Arc::new(Mutex::new(0));
-        let counted = Arc::clone(&told);
+        let reported = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&reported);
         let on_handled: OnHandled = Box::new(move |_, _| *counted.lock() += 1);
         let chain = chain(vec![Some(503), Some(201), Some(202)], Some(on_handled));
         chain.push(event("web"));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(*told.lock(), 0);
+        assert_eq!(*reported.lock(), 0);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(*told.lock(), 1);
+        assert_eq!(*reported.lock(), 1);
         chain.push(event("web"));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!((*told.lock(), chain.entries().len()), (2, 1), "it succeeded, and is called again");
+        assert_eq!((*reported.lock(), chain.entries().len()), (2, 1), "it succeeded, and is called again");
         assert!(kept(&chain).is_empty(), "nothing is kept of a success");
     }
 }

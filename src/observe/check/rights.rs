@@ -232,7 +232,7 @@ mod tests {
     async fn the_rights_that_are_missing_are_named_with_the_remedy() {
         let handlers = ["vif", "policy", "a handler of somebody else"].map(str::to_owned);
         let findings = rights_of(&server(), &handlers, "relay", Some("staffetta"), None).await.unwrap();
-        let told =
+        let reported =
             findings.iter().map(|finding| (finding.check.as_str(), finding.result, finding.detail.as_str()));
         let expected = [
             (
@@ -244,7 +244,7 @@ mod tests {
             ("the handler vif has its rights", CheckResult::Failed, "it may not patch pods"),
             ("the handler policy has its rights", CheckResult::Ok, ""),
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(reported.collect::<Vec<_>>(), expected);
         assert_eq!(findings[0].remedy, REMEDY);
     }
 
@@ -289,7 +289,7 @@ mod tests {
         let handlers = ["app_hosting".to_owned()];
         let client = Client::new(server, "default");
         let findings = rights_of(&client, &handlers, "relay", None, Some(&options)).await.unwrap();
-        let told = findings[1..].iter().map(|finding| (finding.check.as_str(), finding.detail.as_str()));
+        let reported = findings[1..].iter().map(|finding| (finding.check.as_str(), finding.detail.as_str()));
         let expected = [
             (
                 "the handler app_hosting has its rights",
@@ -297,7 +297,7 @@ mod tests {
             ),
             ("the cluster id can be read", ""),
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(reported.collect::<Vec<_>>(), expected);
     }
 
     #[test]

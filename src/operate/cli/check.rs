@@ -135,14 +135,14 @@ mod tests {
         answer.add("vnode", [Finding::failed("base-1 answers", "no route", "correct the network")]);
         add_replica(&mut report, "relay-2", Ok(answer));
         add_replica(&mut report, "relay-3", Err(RequestError::Rejected("another check runs".into())));
-        let told = report.checks.iter().map(|ReportedFinding { category, finding }| {
+        let reported = report.checks.iter().map(|ReportedFinding { category, finding }| {
             (category.as_str(), finding.check.as_str(), finding.detail.as_str(), finding.remedy.as_str())
         });
         let expected = [
             ("vnode of the replica relay-2", "base-1 answers", "no route", "correct the network"),
             ("replicas", "the replica relay-3 answers", "another check runs", "follow the message"),
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(reported.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -21,11 +21,11 @@ const ADDRESS: &str = "vpc.amazonaws.com/PrivateIPv4Address";
 struct Ec2(String);
 
 /// One test at a time: the server counts and throttles the requests of all.
-static TURN: Mutex<()> = Mutex::const_new(());
+static EXCLUSIVE: Mutex<()> = Mutex::const_new(());
 
 impl Ec2 {
     async fn find() -> (Self, MutexGuard<'static, ()>) {
-        let turn = TURN.lock().await;
+        let turn = EXCLUSIVE.lock().await;
         // An error means that a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let ec2 = Self(std::env::var("STAFFETTA_REAL_EC2").expect("devstack/real/test starts the EC2 API"));
@@ -89,7 +89,8 @@ async fn addresses(client: &Client) -> BTreeMap<String, Ipv4Addr> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an EC2 API: devstack/real/test real_ec2"]
 async fn pods_of_a_node_get_addresses_of_its_interface_through_throttling_and_a_restart_on_a_real_ec2() {
-    let ((ec2, _turn), server) = (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
+    let ((ec2, _exclusive), server) =
+        (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
     let client = client(&server);
     let map: ConfigMap = from_value(json!({
         "metadata": { "name": "amazon-vpc-cni" },
@@ -178,7 +179,8 @@ async fn pods_of_a_node_get_addresses_of_its_interface_through_throttling_and_a_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an EC2 API: devstack/real/test real_ec2"]
 async fn with_the_keys_of_a_role_partial_grants_and_late_reads_share_and_lose_no_address_on_a_real_ec2() {
-    let ((ec2, _turn), server) = (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
+    let ((ec2, _exclusive), server) =
+        (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
     let client = client(&server);
     let data = json!({
         "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true", "warm-prefix-target": "3",
@@ -234,7 +236,8 @@ async fn with_the_keys_of_a_role_partial_grants_and_late_reads_share_and_lose_no
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an EC2 API: devstack/real/test real_ec2"]
 async fn kills_lost_annotations_and_two_nodes_of_one_machine_share_no_address_on_a_real_ec2() {
-    let ((ec2, _turn), server) = (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
+    let ((ec2, _exclusive), server) =
+        (Ec2::find().await, ApiServer::start(Options::default()).await.unwrap());
     let client = client(&server);
     let data = json!({
         "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "true", "warm-prefix-target": "3",

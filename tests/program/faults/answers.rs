@@ -38,7 +38,7 @@ async fn writes(world: World) {
         world.faults().inject(pods("patch"), 2, fault);
         let name = format!("write-{name}");
         world.pod(&name).await;
-        world.until_settled(&[&name]).await;
+        world.until_idle(&[&name]).await;
         // What a write did may be seen before the proxy has the answer to it.
         world.until("two writes are on record", async || world.asked("patch", "pods") >= before + 2).await;
         let asked = world.asked("patch", "pods") - before;
@@ -46,7 +46,7 @@ async fn writes(world: World) {
         world.faults().clear();
         world.end_pod(&name).await;
         world.until_gone(&name).await;
-        world.until_settled(&[]).await;
+        world.until_idle(&[]).await;
     }
     assert_eq!(world.asked("get", "pods"), 0, "nothing is read to be written");
     controller.stop().await.unwrap();
@@ -107,7 +107,7 @@ async fn lists(world: World) {
         let (before, begun) = (world.asked("list", "pods"), Instant::now());
         world.faults().inject(pods("list"), 2, fault);
         let controller = world.ready_controller().await;
-        world.until_settled(&["before"]).await;
+        world.until_idle(&["before"]).await;
         let (asked, waited) = (world.asked("list", "pods") - before, begun.elapsed());
         assert!(asked <= 6, "{name}: {asked} lists in {waited:?}");
         // A second each if the server says so; else a second and then two, each less a quarter at most.
@@ -152,12 +152,12 @@ async fn watches(world: World) {
         world.until("the fault has met a watch", async || world.faults().pending() == 0).await;
         let name = format!("watch-{name}");
         world.pod(&name).await;
-        world.until_settled(&[&name]).await;
+        world.until_idle(&[&name]).await;
         let asked = world.asked("watch", "pods") - before;
         assert!(asked <= 20, "{name}: {asked} watches");
         world.end_pod(&name).await;
         world.until_gone(&name).await;
-        world.until_settled(&[]).await;
+        world.until_idle(&[]).await;
     }
     controller.stop().await.unwrap();
 }
@@ -179,10 +179,10 @@ async fn odd_object(world: World) {
     world.pod("odd").await;
     world.pod("sound").await;
     let controller = world.ready_controller().await;
-    world.until_settled(&["sound"]).await;
+    world.until_idle(&["sound"]).await;
     controller.stop().await.unwrap();
     let controller = world.ready_controller().await;
-    world.until_settled(&["odd", "sound"]).await;
+    world.until_idle(&["odd", "sound"]).await;
     controller.stop().await.unwrap();
 }
 
@@ -205,11 +205,11 @@ async fn skew(world: World) {
         [("slow", "2001-01-01T00:00:00Z", -86_400), ("fast", "2099-01-01T00:00:00Z", 86_400)]
     {
         world.pod(name).await;
-        world.until_settled(&[name]).await;
+        world.until_idle(&[name]).await;
         // When this one is settled, all that happened to the first so far was told, with the right dates.
         let second = format!("{name}-2");
         world.pod(&second).await;
-        world.until_settled(&[name, &second]).await;
+        world.until_idle(&[name, &second]).await;
         let pointer = "/metadata/deletionTimestamp".to_owned();
         let elsewhen = Fault::Replace { name: name.into(), pointer, value: date.into() };
         world.faults().skew_dates(seconds);
@@ -222,7 +222,7 @@ async fn skew(world: World) {
         // When this one is, its deletion was told too.
         let third = format!("{name}-3");
         world.pod(&third).await;
-        world.until_settled(&[name, &second, &third]).await;
+        world.until_idle(&[name, &second, &third]).await;
         let pod = world.pods().get(name).await.unwrap();
         assert_eq!(pod.finalizers(), ["staffetta.dev/vif"], "{name}: it uses its VIF until it ends");
 
@@ -230,7 +230,7 @@ async fn skew(world: World) {
             world.end_pod(name).await;
             world.until_gone(name).await;
         }
-        world.until_settled(&[]).await;
+        world.until_idle(&[]).await;
         world.faults().clear();
     }
     controller.stop().await.unwrap();
@@ -257,7 +257,7 @@ async fn a_watch_that_is_accepted_and_broken_each_time_is_listed_again() {
     world.faults().inject(pods("watch"), BREAKS, Fault::watch_error(500));
     world.until("each fault has met a watch", async || world.faults().pending() == 0).await;
     world.pod("after").await;
-    world.until_settled(&["after"]).await;
+    world.until_idle(&["after"]).await;
     // A question where the server is follows each break, and a list every second one.
     let (lists, waited) = (world.asked("list", "pods") - before, begun.elapsed());
     assert!(lists > BREAKS + 1, "{lists} lists and questions");
@@ -282,7 +282,7 @@ async fn busy(world: World) {
         let waited = begun.elapsed();
         assert!(waited >= LEFT_ALONE, "{verb}: again after {waited:?}");
     }
-    world.until_settled(&["patch", "watch"]).await;
+    world.until_idle(&["patch", "watch"]).await;
     controller.stop().await.unwrap();
 }
 
@@ -306,7 +306,7 @@ async fn ended_at_once(fault: Fault) {
     world.faults().inject(pods("watch"), usize::MAX, fault);
     world.faults().cut_watches();
     world.pod("web").await;
-    world.until_settled(&["web"]).await;
+    world.until_idle(&["web"]).await;
     let (asked, waited) = (world.asked("watch", "pods") - before, begun.elapsed());
     assert!(asked as u64 <= 4 + 2 * waited.as_secs(), "{asked} watches in {waited:?}");
     let page =
@@ -316,7 +316,7 @@ async fn ended_at_once(fault: Fault) {
     assert!(errors >= 2, "{errors} errors");
     world.faults().clear();
     world.pod("after").await;
-    world.until_settled(&["after", "web"]).await;
+    world.until_idle(&["after", "web"]).await;
     controller.stop().await.unwrap();
 }
 

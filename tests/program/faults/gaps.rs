@@ -11,7 +11,7 @@ async fn deletion_in_a_gap(world: World) {
     for name in ["stays", "goes", "returns"] {
         world.pod(name).await;
     }
-    world.until_settled(&["stays", "goes", "returns"]).await;
+    world.until_idle(&["stays", "goes", "returns"]).await;
     world.faults().begin_outage();
     let release = serde_json::json!({ "metadata": { "finalizers": null } });
     for name in ["goes", "returns"] {
@@ -23,7 +23,7 @@ async fn deletion_in_a_gap(world: World) {
     world.pod("returns").await;
     forget_history(&world).await;
     world.faults().end_outage();
-    world.until_settled(&["stays", "returns"]).await;
+    world.until_idle(&["stays", "returns"]).await;
     controller.stop().await.unwrap();
 }
 
@@ -62,12 +62,12 @@ async fn made_again_within_a_round_trip(world: World) {
         world.until_gone("web").await;
         let second = world.pod("web").await;
         assert_ne!(first.metadata.uid, second.metadata.uid);
-        world.until_settled(&["web"]).await;
+        world.until_idle(&["web"]).await;
         let port = world.vifs.network().ports().remove(0);
         assert_eq!(Some(port.owner.unwrap().uid.as_str()), second.metadata.uid.as_deref(), "round {round}");
         world.end_pod("web").await;
         world.until_gone("web").await;
-        world.until_settled(&[]).await;
+        world.until_idle(&[]).await;
     }
     controller.stop().await.unwrap();
 }

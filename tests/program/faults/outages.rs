@@ -64,7 +64,7 @@ async fn outage(world: World, time: Duration) {
     let controller = world.ready(Task::Services).await;
     world.pod("before").await;
     world.service("before").await;
-    world.until_settled(&["before"]).await;
+    world.until_idle(&["before"]).await;
     world.until_served(&["before"]).await;
     is_away(&world, time, 0).await;
     let mut pods = vec!["before", "after"];
@@ -76,7 +76,7 @@ async fn outage(world: World, time: Duration) {
     world.end_outage().await;
     world.pod("after").await;
     world.service("after").await;
-    world.until_settled(&pods).await;
+    world.until_idle(&pods).await;
     world.until_served(&pods).await;
     controller.stop().await.unwrap();
 }
@@ -105,7 +105,7 @@ async fn elected_through_an_outage(world: World, time: Duration) {
     let first = leader(&world, &replicas).await;
     world.pod("before").await;
     world.service("before").await;
-    world.until_settled(&["before"]).await;
+    world.until_idle(&["before"]).await;
     world.until_served(&["before"]).await;
     is_away(&world, time, replicas.len()).await;
     for (place, replica) in replicas.iter().enumerate() {
@@ -119,7 +119,7 @@ async fn elected_through_an_outage(world: World, time: Duration) {
     world.pod("after").await;
     world.service("after").await;
     leader(&world, &replicas).await;
-    world.until_settled(&["before", "after"]).await;
+    world.until_idle(&["before", "after"]).await;
     world.until_served(&["before", "after"]).await;
     for mut replica in replicas {
         tokio::time::timeout(OUTAGE, replica.ready())
@@ -148,7 +148,7 @@ async fn a_server_with_restored_older_data_is_listed_again_on_a_real_server() {
     let world = World::real(&[]).await;
     let controller = world.ready_controller().await;
     world.pod("old").await;
-    world.until_settled(&["old"]).await;
+    world.until_idle(&["old"]).await;
     let Upstream::Real(server) = &world.upstream else { unreachable!("it was just made") };
     let snapshot = server.snapshot().await;
     world.namespace().await;
@@ -157,12 +157,12 @@ async fn a_server_with_restored_older_data_is_listed_again_on_a_real_server() {
         world.pod(name).await;
     }
     let all: Vec<_> = names.iter().map(String::as_str).chain(["old"]).collect();
-    world.until_settled(&all).await;
+    world.until_idle(&all).await;
     server.restore(&snapshot).await;
     world.namespace().await;
-    world.until_settled(&["old"]).await;
+    world.until_idle(&["old"]).await;
     world.pod("new").await;
-    world.until_settled(&["old", "new"]).await;
+    world.until_idle(&["old", "new"]).await;
     controller.stop().await.unwrap();
 }
 
@@ -173,13 +173,13 @@ async fn a_server_that_is_replaced_by_one_with_less_history_is_listed_again() {
     for name in ["one", "two", "three"] {
         world.pod(name).await;
     }
-    world.until_settled(&["one", "two", "three"]).await;
+    world.until_idle(&["one", "two", "three"]).await;
     let other = Upstream::Embedded(ApiServer::start(Options::default()).await.unwrap());
     let _kept = world.replace_server(other).await;
     world.pod("two").await;
-    world.until_settled(&["two"]).await;
+    world.until_idle(&["two"]).await;
     world.pod("four").await;
-    world.until_settled(&["two", "four"]).await;
+    world.until_idle(&["two", "four"]).await;
     controller.stop().await.unwrap();
 }
 
@@ -204,6 +204,6 @@ async fn a_server_with_less_history_is_detected_by_bookmarks_for_a_kind_without_
     world.direct = other.client().await;
     world.pod("there-already").await;
     let _kept = world.replace_server(other).await;
-    world.until_settled(&["there-already"]).await;
+    world.until_idle(&["there-already"]).await;
     controller.stop().await.unwrap();
 }

@@ -11,7 +11,7 @@ use super::world::{Task, World};
 async fn silent_watch(world: World) {
     let controller = world.ready_controller().await;
     world.pod("before").await;
-    world.until_settled(&["before"]).await;
+    world.until_idle(&["before"]).await;
     world.faults().pause_watches();
     let (asked, begun) = (world.asked("watch", "pods"), Instant::now());
     world.pod("silent").await;
@@ -21,7 +21,7 @@ async fn silent_watch(world: World) {
     let (asked, waited) = (world.asked("watch", "pods") - asked, begun.elapsed());
     assert!(asked as u64 <= 2 + waited.as_secs(), "{asked} watches in {waited:?}");
     world.faults().resume_watches();
-    world.until_settled(&["before", "silent"]).await;
+    world.until_idle(&["before", "silent"]).await;
     controller.stop().await.unwrap();
 }
 
@@ -56,7 +56,7 @@ async fn silent_driver(world: World) {
     let waited = begun.elapsed();
     assert!(waited < TIMEOUT / 2, "the other waited {waited:?} for the call that hangs");
     assert!(!world.is_plugged("hangs").await, "it still hangs");
-    world.until_settled(&["hangs", "other"]).await;
+    world.until_idle(&["hangs", "other"]).await;
     assert!(begun.elapsed() > TIMEOUT / 2, "it was interrupted");
     assert_eq!(requests(), [hangs, other], "what the lost call made was found");
     controller.stop().await.unwrap();
@@ -93,7 +93,7 @@ async fn silent_for_all(world: World) {
         at_a_time,
         "the last pod waits still: no call has ended, and the other handler waited for none"
     );
-    world.until_settled(&names).await;
+    world.until_idle(&names).await;
     controller.stop().await.unwrap();
 }
 

@@ -180,7 +180,7 @@ impl World {
     }
 
     /// Waits until each of these pods has an active VIF, and nobody else has a port.
-    pub(crate) async fn until_settled(&self, names: &[&str]) {
+    pub(crate) async fn until_idle(&self, names: &[&str]) {
         self.until(&format!("each of {names:?} has an active VIF and nobody else has"), async || {
             for name in names {
                 if !self.is_plugged(name).await {

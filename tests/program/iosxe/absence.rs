@@ -114,8 +114,8 @@ async fn a_pod_that_is_started_once_fails_when_its_device_has_lost_it_and_anothe
     world.until_phase("once", "Failed").await;
     let ended = container(&world, "once").await.state.unwrap().terminated.unwrap();
     assert_eq!((ended.exit_code, ended.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
-    world.until_told("once", "is not started again").await;
-    world.until_told("web", "is being deployed again").await;
+    world.until_reported("once", "is not started again").await;
+    world.until_reported("web", "is being deployed again").await;
     eventually("the other runs again", async || {
         let web = container(&world, "web").await;
         web.ready && web.restart_count == 1
@@ -144,11 +144,11 @@ async fn container_names_that_collide_and_an_image_that_never_is_are_told_once_a
     for pod in [&collide, &nowhere] {
         world.create(pod).await;
     }
-    world.until_told("collide", "`c17439` and `c24164`").await;
-    world.until_told("nowhere", "registries are not supported").await;
+    world.until_reported("collide", "`c17439` and `c24164`").await;
+    world.until_reported("nowhere", "registries are not supported").await;
     assert_eq!(world.device().apps(), []);
-    let told = controller.says("a pod cannot run as it is specified").await;
-    let line = told.last().unwrap();
+    let reported = controller.says("a pod cannot run as it is specified").await;
+    let line = reported.last().unwrap();
     assert!(line.contains("WARN") && !line.contains("again_s"), "{line}");
     let waiting = container(&world, "nowhere").await.state.unwrap().waiting.unwrap();
     assert_eq!(waiting.reason.as_deref(), Some("InvalidImageName"));

@@ -19,13 +19,13 @@ async fn a_wrong_password_is_told_at_the_node_and_locks_no_account() {
     let first = world.controller().await;
     world.until_ready("edge-1", false).await;
     world.create(&pod("web", 1)).await;
-    world.until_told("web", "cannot be read").await;
+    world.until_reported("web", "cannot be read").await;
     assert_eq!((world.device().denied(), world.device().locks()), (1, 0), "one attempt");
     eventually("the node says that it is the password", async || {
         let node = world.nodes.get("edge-1").await.unwrap();
-        let told = serde_json::to_string(&node.status.unwrap().conditions).unwrap();
-        assert!(!told.contains("wrong\""), "{told}");
-        ["401", "credentials", "password", "log in"].iter().any(|word| told.contains(word))
+        let reported = serde_json::to_string(&node.status.unwrap().conditions).unwrap();
+        assert!(!reported.contains("wrong\""), "{reported}");
+        ["401", "credentials", "password", "log in"].iter().any(|word| reported.contains(word))
     })
     .await;
     drop(first);
@@ -42,8 +42,8 @@ async fn a_certificate_that_nobody_vouches_for_is_told_and_taken_once_its_author
     let first = world.controller().await;
     eventually("the node says that it is the certificate", async || {
         let node = world.nodes.get_opt("edge-1").await.unwrap();
-        let told = serde_json::to_string(&node.and_then(|node| node.status)).unwrap();
-        told.to_lowercase().contains("certificate")
+        let reported = serde_json::to_string(&node.and_then(|node| node.status)).unwrap();
+        reported.to_lowercase().contains("certificate")
     })
     .await;
     drop(first);
@@ -68,7 +68,7 @@ async fn a_pod_that_a_device_cannot_run_is_told_why_and_the_device_hears_nothing
     volumes["spec"]["containers"][0]["volumeMounts"] = json!([{ "name": "data", "mountPath": "/data" }]);
     for (pod, field) in [(registry, "image"), (large, "memory"), (volumes, "volume")] {
         world.create(&pod).await;
-        world.until_told(pod["metadata"]["name"].as_str().unwrap(), field).await;
+        world.until_reported(pod["metadata"]["name"].as_str().unwrap(), field).await;
     }
     assert_eq!(world.device().apps(), []);
     world.create(&pod("web", 1)).await;
@@ -89,7 +89,7 @@ async fn a_deadline_that_a_running_pod_gets_is_told_to_come_to_nothing_and_the_a
     world.until_phase("web", "Running").await;
     let deadline = Patch::Merge(json!({ "spec": { "activeDeadlineSeconds": 3600 } }));
     world.pods.patch("web", &PatchParams::default(), &deadline).await.unwrap();
-    world.until_told("web", "spec.activeDeadlineSeconds: ").await;
+    world.until_reported("web", "spec.activeDeadlineSeconds: ").await;
     assert_eq!(world.phase("web").await.as_deref(), Some("Running"));
     world.delete("web").await;
     world.until_gone("web").await;
@@ -103,7 +103,7 @@ async fn an_install_that_fails_is_told_with_the_reason_of_the_device() {
     world.device().plan_installs("", 1000, Install::Fails("the package is not signed".into()));
     let _controller = world.controller().await;
     world.create(&pod("web", 1)).await;
-    world.until_told("web", "the package is not signed").await;
+    world.until_reported("web", "the package is not signed").await;
     world.delete("web").await;
     world.until_gone("web").await;
     world.assert_clean();

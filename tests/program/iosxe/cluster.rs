@@ -86,7 +86,7 @@ fn taints(node: &Node) -> &[Taint] {
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn the_scheduler_puts_pods_on_a_device_and_who_wants_their_logs_is_told_why_not_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let (kubectl, world) = cluster("pods", |_| ()).await;
     let node = world.device().name().to_owned();
     let mut controller = world.controller().await;
@@ -142,7 +142,7 @@ async fn the_scheduler_puts_pods_on_a_device_and_who_wants_their_logs_is_told_wh
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_client_reads_of_a_device_what_its_cluster_role_permits_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let (kubectl, world) = cluster("metrics", |_| ()).await;
     let node = world.device().name().to_owned();
     let _controller = world.controller().await;
@@ -201,7 +201,7 @@ async fn a_client_reads_of_a_device_what_its_cluster_role_permits_on_a_real_serv
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_cluster_leaves_the_pods_of_a_device_running_that_cannot_be_reached_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let (kubectl, world) = cluster("outage", |_| ()).await;
     let node = world.device().name().to_owned();
     let _controller = world.controller().await;
@@ -246,7 +246,7 @@ async fn a_cluster_leaves_the_pods_of_a_device_running_that_cannot_be_reached_on
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn a_device_comes_with_its_account_and_goes_with_its_node_on_a_real_server() {
-    let _turn = CLUSTER.lock().await;
+    let _exclusive = CLUSTER.lock().await;
     let (kubectl, mut world) = cluster("devices", |_| ()).await;
     kubectl.run(&["apply", "-f", DEFINITION]).await;
     kubectl.run(&["wait", "--for=condition=Established", "crd/ciscodevices.cisco.vk", "--timeout=60s"]).await;

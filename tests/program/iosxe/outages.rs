@@ -16,7 +16,7 @@ async fn a_device_that_cannot_be_reached_at_the_start_gets_its_pods_when_it_can(
     world.until_ready("edge-1", false).await;
     assert_eq!(failed_checks(&controller).await, ["edge-1 answers"]);
     world.create(&pod("web", 1)).await;
-    world.until_told("web", "cannot be reached").await;
+    world.until_reported("web", "cannot be reached").await;
     assert_ne!(world.phase("web").await.as_deref(), Some("Failed"));
     world.device().reach(Reachability::Up);
     world.until_ready("edge-1", true).await;
@@ -89,7 +89,7 @@ async fn a_pod_that_is_deleted_in_an_outage_goes_when_the_device_is_back() {
     world.device().reach(Reachability::Refuses);
     world.until_ready("edge-1", false).await;
     world.delete("web").await;
-    world.until_told("web", "the deletion of the pod waits").await;
+    world.until_reported("web", "the deletion of the pod waits").await;
     assert!(world.pods.get_opt("web").await.unwrap().is_some(), "its app may still run");
     world.device().reach(Reachability::Up);
     world.until_gone("web").await;

@@ -149,21 +149,21 @@ impl World {
             }
         };
         let reached = tokio::time::timeout(PATIENCE, reached).await.is_ok();
-        assert!(reached, "not in time: {name} is {phase}; told was {:#?}", self.told().await);
+        assert!(reached, "not in time: {name} is {phase}; told was {:#?}", self.reported().await);
     }
 
     /// All that Events and the conditions of nodes say.
-    async fn told(&self) -> Vec<String> {
+    async fn reported(&self) -> Vec<String> {
         let events = self.events.list(&ListParams::default()).await.unwrap().into_iter();
-        let mut told: Vec<_> =
+        let mut reported: Vec<_> =
             events.map(|event| format!("{:?}: {:?}", event.involved_object.name, event.message)).collect();
         for node in self.nodes.list(&ListParams::default()).await.unwrap() {
             let conditions = node.status.and_then(|status| status.conditions).into_iter().flatten();
-            told.extend(
+            reported.extend(
                 conditions.map(|one| format!("{:?}: {}: {:?}", node.metadata.name, one.type_, one.message)),
             );
         }
-        told
+        reported
     }
 
     pub(crate) async fn until_gone(&self, name: &str) {
@@ -184,23 +184,23 @@ impl World {
     }
 
     /// Waits for an Event at an object of this name whose message contains this.
-    pub(crate) async fn until_told(&self, name: &str, text: &str) {
+    pub(crate) async fn until_reported(&self, name: &str, text: &str) {
         let what = format!("an Event at {name} says {text}");
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let found = async {
             loop {
                 let events = self.events.list(&ListParams::default()).await.unwrap();
                 let of_it =
                     events.into_iter().filter(|event| event.involved_object.name.as_deref() == Some(name));
-                told = of_it.filter_map(|event| event.message).collect::<Vec<_>>();
-                if told.iter().any(|message| message.contains(text)) {
+                reported = of_it.filter_map(|event| event.message).collect::<Vec<_>>();
+                if reported.iter().any(|message| message.contains(text)) {
                     return;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let found = tokio::time::timeout(PATIENCE, found).await;
-        assert!(found.is_ok(), "not in time: {what}; told was {told:#?}");
+        assert!(found.is_ok(), "not in time: {what}; told was {reported:#?}");
     }
 
     /// Nothing is left on any device, and each app was installed once, one after the other.

@@ -57,8 +57,8 @@ async fn a_base_that_does_not_answer_becomes_not_ready_and_then_loses_its_node()
     base.behave(|behaviour| behaviour.reachable = false);
     world.node("vnode.base-1.dev", "False").await;
     world.node_gone("vnode.base-1.dev").await;
-    let told = async || !world.events("MachineGone").await.is_empty();
-    eventually("an Event tells why", told).await;
+    let reported = async || !world.events("MachineGone").await.is_empty();
+    eventually("an Event tells why", reported).await;
 }
 
 #[tokio::test]

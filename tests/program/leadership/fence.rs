@@ -88,19 +88,19 @@ async fn late_write(term: usize, client: Client, mut goes_on: watch::Receiver<bo
 async fn controller(world: &World, wants: Wants) -> (Controller, Arc<Seen>, watch::Sender<bool>) {
     let (let_go, goes_on) = watch::channel(false);
     let seen = Arc::<Seen>::default();
-    let told = Arc::clone(&seen);
+    let reported = Arc::clone(&seen);
     let mut registry = staffetta::assembly::registry();
     registry.handler("patient", "Waits.", move |setup| {
         let life = Arc::new(());
-        told.lives.lock().unwrap().push(Arc::downgrade(&life));
+        reported.lives.lock().unwrap().push(Arc::downgrade(&life));
         if wants == Wants::ADriver {
             setup.check("absent", || async { Err(Fault::transient("it is not there").into()) });
         }
         let patient = Patient {
-            term: told.made.fetch_add(1, Ordering::SeqCst) + 1,
+            term: reported.made.fetch_add(1, Ordering::SeqCst) + 1,
             client: setup.client(),
             wants,
-            seen: Arc::clone(&told),
+            seen: Arc::clone(&reported),
             goes_on: goes_on.clone(),
             _life: life,
             _pool: setup.driver::<dyn VifPoolDriver>()?,

@@ -42,7 +42,7 @@ pub(super) fn announce(place: &str, object: &mut Value) {
 
 impl Cluster {
     /// Cleans up until nothing follows any more.
-    pub(super) fn settle(&mut self, now: Timestamp) {
+    pub(super) fn clean_up(&mut self, now: Timestamp) {
         loop {
             while let Some(uid) = self.gone.pop_first() {
                 self.release_dependents(&uid, now);
@@ -230,7 +230,7 @@ impl Cluster {
             return Ok(Arc::new(object));
         }
         let object = self.put(&namespaces.stored_as, at, object);
-        self.settle(now);
+        self.clean_up(now);
         Ok(object)
     }
 }

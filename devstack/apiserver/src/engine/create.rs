@@ -47,7 +47,7 @@ impl Cluster {
             self.default_service_account(&at.name, now)?;
         }
         self.collect_if_orphaned(resource, &object, now);
-        self.settle(now);
+        self.clean_up(now);
         Ok(object)
     }
 

@@ -90,7 +90,7 @@ impl Cluster {
         now: Timestamp,
     ) -> Result<Deleted, Status> {
         let deleted = self.delete_one(resource, at, options, now)?;
-        self.settle(now);
+        self.clean_up(now);
         Ok(deleted)
     }
 
@@ -105,7 +105,7 @@ impl Cluster {
         for object in objects {
             self.delete_one(resource, &crate::object::key(object), options, now)?;
         }
-        self.settle(now);
+        self.clean_up(now);
         Ok(())
     }
 

@@ -88,7 +88,7 @@ impl Cluster {
         } else {
             self.put(&resource.stored_as, at, new)
         };
-        self.settle(now);
+        self.clean_up(now);
         Ok(answer)
     }
 }

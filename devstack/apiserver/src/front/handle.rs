@@ -12,33 +12,33 @@ use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::{SignedDuration, Timestamp};
 
 use super::connections::Socket;
-use super::{Asked, Backend, Fault, Front, Question, RequestRecord, answer, gate, spoil};
+use super::{Asked, Backend, Fault, Front, Question, RequestRecord, answer, gate, inject};
 use crate::status::Status;
 
-/// The largest body that is read to find the fault that meets it. A real server takes no more than 3 MiB.
+/// The largest body that is read to find the fault that is planned for it. A real server takes no more than 3 MiB.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
 
-/// The front and who answers behind it.
-pub(super) struct House<B> {
+/// A server that injects faults into the responses of a backend.
+pub(super) struct FaultyServer<B> {
     pub(super) front: Arc<Front>,
     pub(super) backend: Arc<B>,
 }
 
 /// Answers a request.
 pub(super) async fn handle<B: Backend>(
-    State(house): State<Arc<House<B>>>,
+    State(server): State<Arc<FaultyServer<B>>>,
     ConnectInfo(socket): ConnectInfo<Socket>,
     request: Request,
 ) -> Response {
     let asked = Asked::of(request.method(), request.uri());
     let answered = match &asked {
-        Ok(Asked::Objects(question)) => house.about_objects(question, &asked, request).await,
-        _ => house.backend.answer(&asked, request).await,
+        Ok(Asked::Objects(question)) => server.about_objects(question, &asked, request).await,
+        _ => server.backend.answer(&asked, request).await,
     };
     let Some(mut response) = answered else {
         return cut(&socket).await;
     };
-    house.front.date(&mut response);
+    server.front.date(&mut response);
     response
 }
 
@@ -50,7 +50,7 @@ async fn cut(socket: &Socket) -> Response {
     std::future::pending().await
 }
 
-impl<B: Backend> House<B> {
+impl<B: Backend> FaultyServer<B> {
     /// The answer, or None where the connection is to be cut.
     async fn about_objects(
         &self,
@@ -62,7 +62,7 @@ impl<B: Backend> House<B> {
         let record = |code| {
             self.front.audit.push(RequestRecord::new(question, user_agent.clone(), code));
         };
-        let (request, fault) = self.front.meet(question, request).await?;
+        let (request, fault) = self.front.take_fault(question, request).await?;
         match &fault {
             Some(Fault::Hang) => {
                 record(0);
@@ -96,32 +96,32 @@ impl<B: Backend> House<B> {
         }
         let response = answered?;
         if question.verb == "watch" && response.status().is_success() {
-            return Some(response.map(|body| gate::gated(&self.front, spoil::watch(body, fault))));
+            return Some(response.map(|body| gate::gated(&self.front, inject::watch(body, fault))));
         }
         match fault {
             Some(fault @ (Fault::CutMid | Fault::Garbage | Fault::Replace { .. })) => {
-                spoiled(response, &fault).await
+                injected(response, &fault).await
             }
             _ => Some(response),
         }
     }
 }
 
-async fn spoiled(response: Response, fault: &Fault) -> Option<Response> {
+async fn injected(response: Response, fault: &Fault) -> Option<Response> {
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(CONTENT_LENGTH);
-    Some(Response::from_parts(parts, spoil::answer(body, fault).await?))
+    Some(Response::from_parts(parts, inject::answer(body, fault).await?))
 }
 
 impl Front {
-    /// The fault that meets the request, which is handed back; None where it does not come to its end.
-    async fn meet(&self, question: &Question, request: Request) -> Option<(Request, Option<Fault>)> {
+    /// Returns the request with the fault that is planned for it; None where the request does not come to its end.
+    async fn take_fault(&self, question: &Question, request: Request) -> Option<(Request, Option<Fault>)> {
         if !self.plan.reads_body(question) {
-            return Some((request, self.plan.meet(question, b"")));
+            return Some((request, self.plan.take_fault(question, b"")));
         }
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, BODY_BYTES).await.ok()?;
-        let fault = self.plan.meet(question, &body);
+        let fault = self.plan.take_fault(question, &body);
         Some((Request::from_parts(parts, Body::from(body)), fault))
     }
 

@@ -10,12 +10,12 @@ mod faults;
 mod gate;
 mod handle;
 mod hold;
+mod inject;
 mod path;
 mod plan;
 mod query;
 mod requests;
 mod serving;
-mod spoil;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;

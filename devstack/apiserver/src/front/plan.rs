@@ -44,8 +44,8 @@ impl Plan {
         self.planned().iter().any(reads)
     }
 
-    /// The fault that meets this question with this body, used up by it.
-    pub(super) fn meet(&self, question: &Question, body: &[u8]) -> Option<Fault> {
+    /// Takes the fault that is planned for this question with this body.
+    pub(super) fn take_fault(&self, question: &Question, body: &[u8]) -> Option<Fault> {
         let mut plan = self.planned();
         let met = |planned: &Planned| planned.requests.include(question) && planned.requests.are_said(body);
         let place = plan.iter().position(met)?;
@@ -79,12 +79,12 @@ mod tests {
             };
             Question { verb, target, dry_run: false }
         };
-        assert_eq!(plan.meet(&asked("get", ""), b""), None);
-        assert_eq!(plan.meet(&asked("patch", "status"), b""), None);
-        assert_eq!(plan.meet(&asked("patch", ""), b""), Some(Fault::status(503)));
+        assert_eq!(plan.take_fault(&asked("get", ""), b""), None);
+        assert_eq!(plan.take_fault(&asked("patch", "status"), b""), None);
+        assert_eq!(plan.take_fault(&asked("patch", ""), b""), Some(Fault::status(503)));
         assert_eq!(plan.pending(), 1);
-        assert_eq!(plan.meet(&asked("patch", ""), b""), Some(Fault::status(503)));
-        assert_eq!(plan.meet(&asked("patch", ""), b""), None);
+        assert_eq!(plan.take_fault(&asked("patch", ""), b""), Some(Fault::status(503)));
+        assert_eq!(plan.take_fault(&asked("patch", ""), b""), None);
     }
 
     #[test]
@@ -102,9 +102,9 @@ mod tests {
         let requests = Requests::any().resource("pods").saying("one").saying("two");
         plan.add(requests, 1, Fault::Cut);
         assert!(plan.reads_body(&asked("pods")) && !plan.reads_body(&asked("nodes")));
-        assert_eq!(plan.meet(&asked("pods"), b"two"), None);
-        assert_eq!(plan.meet(&asked("nodes"), b"two one"), None);
-        assert_eq!(plan.meet(&asked("pods"), b"two one"), Some(Fault::Cut));
+        assert_eq!(plan.take_fault(&asked("pods"), b"two"), None);
+        assert_eq!(plan.take_fault(&asked("nodes"), b"two one"), None);
+        assert_eq!(plan.take_fault(&asked("pods"), b"two one"), Some(Fault::Cut));
         assert!(!plan.reads_body(&asked("pods")));
     }
 }

@@ -7,7 +7,7 @@ use axum::Router;
 use tokio::task::JoinHandle;
 
 use super::connections::{Door, Socket, listen};
-use super::handle::{House, handle};
+use super::handle::{FaultyServer, handle};
 use super::{Backend, Faults, Front, RequestRecord};
 
 /// Parts common to the embedded server and the proxy.
@@ -23,8 +23,8 @@ impl Serving {
         let (listener, at) = listen(at).await?;
         let front = Arc::new(Front::default());
         let door = Door { listener, connections: Arc::clone(&front.connections) };
-        let house = Arc::new(House { front: Arc::clone(&front), backend });
-        let router = Router::new().fallback(handle::<B>).with_state(house);
+        let server = Arc::new(FaultyServer { front: Arc::clone(&front), backend });
+        let router = Router::new().fallback(handle::<B>).with_state(server);
         let task = tokio::spawn(async move {
             // It serves until the task is ended.
             let _ = axum::serve(door, router.into_make_service_with_connect_info::<Socket>()).await;

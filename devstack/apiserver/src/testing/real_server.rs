@@ -12,7 +12,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../real/kubernetes");
 const STATE: &str = "STAFFETTA_REAL_STATE";
 
 /// One takes 400 MB: the tests of a process take turns.
-static TURN: Semaphore = Semaphore::const_new(1);
+static EXCLUSIVE: Semaphore = Semaphore::const_new(1);
 
 /// An etcd and a kube-apiserver on loopback, stored under `devstack/real/kubernetes`. They end when this value is dropped.
 ///
@@ -27,7 +27,7 @@ pub struct RealServer {
     flags: Vec<String>,
     kubeconfig: PathBuf,
     snapshots: std::sync::atomic::AtomicUsize,
-    _turn: SemaphorePermit<'static>,
+    _exclusive: SemaphorePermit<'static>,
 }
 
 /// A copy of etcd's data. It is deleted with its [`RealServer`].
@@ -51,7 +51,7 @@ impl RealServer {
     }
 
     async fn make(flags: &[&str], whole: bool) -> Self {
-        let turn = TURN.acquire().await.expect("it is never closed");
+        let turn = EXCLUSIVE.acquire().await.expect("it is never closed");
         let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
         let state = tempfile::Builder::new().prefix("private.").tempdir_in(&parent).unwrap_or_else(|error| {
             panic!("no folder can be made in {}: {error}", parent.display());
@@ -62,7 +62,7 @@ impl RealServer {
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             kubeconfig: PathBuf::new(),
             snapshots: 0.into(),
-            _turn: turn,
+            _exclusive: turn,
         }
     }
 

@@ -177,7 +177,7 @@ fn unique() -> u32 {
 }
 
 /// The names and kinds of events, in order.
-pub(crate) fn told(events: &[Value]) -> Vec<(&str, &str)> {
+pub(crate) fn reported(events: &[Value]) -> Vec<(&str, &str)> {
     events
         .iter()
         .map(|event| {

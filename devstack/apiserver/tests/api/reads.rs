@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, MERGE, Place, told};
+use crate::harness::{JSON, MERGE, Place, reported};
 use crate::rows::{Row, made, rows};
 
 pub(crate) async fn get_finds_what_was_created(place: Arc<Place>) {
@@ -89,12 +89,12 @@ pub(crate) async fn watch_tells_of_a_whole_life(place: Arc<Place>) {
         let query = format!("fieldSelector=metadata.name={name}&resourceVersion={version}");
         place.watch(&format!("{}?{query}", row.path(place))).await.unwrap()
     });
-    let told_of = futures_util::future::join_all(watches).await;
-    for ((row, _), mut events) in lives.iter().zip(told_of) {
+    let reported_of = futures_util::future::join_all(watches).await;
+    for ((row, _), mut events) in lives.iter().zip(reported_of) {
         let called = row.called();
         // A namespace on a real server goes a moment later.
         events.dedup_by(|later, earlier| later["type"] == earlier["type"]);
-        let kinds: Vec<_> = told(&events).iter().map(|(kind, _)| *kind).collect();
+        let kinds: Vec<_> = reported(&events).iter().map(|(kind, _)| *kind).collect();
         let whole = ["ADDED", "MODIFIED", "DELETED"];
         assert!(whole.starts_with(&kinds) && kinds.len() >= 2, "{called}: {kinds:?}");
         assert!(kinds == whole || row.kind == "Namespace", "{called}: {kinds:?}");

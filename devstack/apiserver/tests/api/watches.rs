@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::harness::{MERGE, Place, told};
+use crate::harness::{MERGE, Place, reported};
 
 async fn config_map(place: &Place, name: &str, app: &str) {
     let body = json!({"metadata": {"name": name, "labels": {"app": app}}});
@@ -24,10 +24,10 @@ pub(crate) async fn a_watch_resumes_where_it_is_told(place: Arc<Place>) {
     config_map(place, "b", "web").await;
     relabel(place, "a", "db").await;
     let events = place.watch(&format!("{path}&resourceVersion={version}")).await.unwrap();
-    assert_eq!(told(&events), [("ADDED", "b"), ("MODIFIED", "a")]);
+    assert_eq!(reported(&events), [("ADDED", "b"), ("MODIFIED", "a")]);
     let version = events[0]["object"]["metadata"]["resourceVersion"].as_str().unwrap();
     let events = place.watch(&format!("{path}&resourceVersion={version}")).await.unwrap();
-    assert_eq!(told(&events), [("MODIFIED", "a")]);
+    assert_eq!(reported(&events), [("MODIFIED", "a")]);
     let events = place.watch(&format!("{path}&resourceVersion=999999999")).await.unwrap();
     assert!(events.is_empty(), "a watch from the future is silent: {events:?}");
 }
@@ -38,7 +38,7 @@ pub(crate) async fn a_watch_without_a_version_begins_with_what_is_there(place: A
     config_map(place, "b", "web").await;
     for query in ["", "&resourceVersion=0"] {
         let events = place.watch(&place.core(&format!("configmaps?labelSelector=app{query}"))).await.unwrap();
-        assert_eq!(told(&events), [("ADDED", "a"), ("ADDED", "b")], "{query:?}");
+        assert_eq!(reported(&events), [("ADDED", "a"), ("ADDED", "b")], "{query:?}");
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn selectors_make_objects_come_and_go(place: Arc<Place>) {
     }
     place.delete(&place.core("configmaps/a"), &Value::Null).await.expect(200, "delete");
     let events = place.watch(&format!("{path}&resourceVersion={version}")).await.unwrap();
-    assert_eq!(told(&events), [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]);
+    assert_eq!(reported(&events), [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")]);
     assert_eq!(
         events[1]["object"]["metadata"]["labels"]["app"], "web",
         "what left is shown as it was selected"
@@ -66,9 +66,9 @@ pub(crate) async fn initial_events_end_with_a_bookmark(place: Arc<Place>) {
     let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let events = place.watch(&format!("{path}&{query}")).await.unwrap();
     // A real server may send more bookmarks.
-    let told = told(&events);
-    assert_eq!(told[..2], [("ADDED", "a"), ("BOOKMARK", "")]);
-    assert!(told[2..].iter().all(|event| *event == ("BOOKMARK", "")), "{told:?}");
+    let reported = reported(&events);
+    assert_eq!(reported[..2], [("ADDED", "a"), ("BOOKMARK", "")]);
+    assert!(reported[2..].iter().all(|event| *event == ("BOOKMARK", "")), "{reported:?}");
     let bookmark = &events[1]["object"]["metadata"];
     assert_eq!(bookmark["annotations"]["k8s.io/initial-events-end"], "true");
     let version = bookmark["resourceVersion"].as_str().unwrap();

@@ -41,13 +41,13 @@ pub(crate) async fn a_silent_watch_neither_ends_nor_tells_anything(world: &World
     world.faults().pause_watches();
     let late = world.get(&world.path(&query)).await.unwrap();
     world.create("a").await.unwrap();
-    let told = async { tokio::join!(chunks(early.into_body()), chunks(late.into_body())) };
-    let mut told = std::pin::pin!(told);
+    let reported = async { tokio::join!(chunks(early.into_body()), chunks(late.into_body())) };
+    let mut reported = std::pin::pin!(reported);
     // Longer than the watches were to last.
-    let silent = tokio::time::timeout(Duration::from_millis(1200), &mut told).await;
+    let silent = tokio::time::timeout(Duration::from_millis(1200), &mut reported).await;
     assert!(silent.is_err(), "{silent:?}");
     world.faults().resume_watches();
-    let (early, late) = told.await;
+    let (early, late) = reported.await;
     for (text, complete) in [early, late] {
         assert!(complete && text.contains(r#""type":"ADDED""#), "{text}");
     }

@@ -73,7 +73,7 @@ impl State {
 
 impl App {
     /// The state that its operational data tell.
-    pub(crate) fn told(&self) -> &str {
+    pub(crate) fn reported(&self) -> &str {
         self.shown.as_deref().unwrap_or(self.state.text())
     }
 

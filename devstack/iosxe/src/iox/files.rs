@@ -20,7 +20,7 @@ impl Iox {
             return Err(FileError(format!("%Error opening {from} (No such file or directory)")));
         }
         self.files.insert(to.to_owned(), now + self.options.times.copy);
-        self.book.enter(now, to, Effect::FileCopied(from.to_owned()));
+        self.event_log.enter(now, to, Effect::FileCopied(from.to_owned()));
         Ok(())
     }
 
@@ -30,7 +30,7 @@ impl Iox {
             return Err(FileError(format!("%Error deleting {file} (No such file or directory)")));
         }
         self.files.remove(file);
-        self.book.enter(now, file, Effect::FileDeleted);
+        self.event_log.enter(now, file, Effect::FileDeleted);
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! App hosting of a device: the states of apps, and their changes over time. Pure: the time is an argument.
 
 mod app;
-mod book;
 mod config;
+mod event_log;
 mod files;
 mod notification;
 mod operation;
@@ -15,8 +15,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 
 pub(crate) use app::{App, State};
-pub(crate) use book::Book;
 pub(crate) use config::AppConfig;
+pub(crate) use event_log::EventLog;
 pub(crate) use files::{FileError, Files};
 pub(crate) use notification::Notification;
 pub(crate) use operation::{Operation, Refusal};
@@ -35,7 +35,7 @@ pub(crate) struct Iox {
     /// `true` while app hosting is enabled; otherwise it lists no apps and accepts no operation.
     pub(crate) enabled: bool,
     pub(crate) apps: Vec<App>,
-    pub(crate) book: Book,
+    pub(crate) event_log: EventLog,
     pub(crate) notifications: Notifications,
     /// Files that `copy` has brought.
     pub(crate) files: Files,
@@ -53,7 +53,7 @@ impl Iox {
             options,
             enabled: true,
             apps: Vec::new(),
-            book: Book::new(now, clock),
+            event_log: EventLog::new(now, clock),
             notifications,
             files: Files::new(),
             planned: Vec::new(),
@@ -77,7 +77,7 @@ impl Iox {
     }
 
     /// Brings all apps to the state that they have at `now`.
-    pub(crate) fn settle(&mut self, config: AppConfig<'_>, now: Instant) {
+    pub(crate) fn advance(&mut self, config: AppConfig<'_>, now: Instant) {
         loop {
             let due = self.apps.iter().filter_map(|app| Some((app.next.as_ref()?.0, app.name.clone())));
             match due.min() {
@@ -100,7 +100,7 @@ impl Iox {
                 if let Some(reason) = &reason {
                     self.notify(at, Notification::failed("install", name, reason, "uninstalled"));
                 }
-                self.book.enter(at, name, Effect::InstallFailed(reason));
+                self.event_log.enter(at, name, Effect::InstallFailed(reason));
             }
             Step::Install(Outcome::Error(reason)) => {
                 self.notify(at, Notification::failed("install", name, &reason, "uninstalled"));
@@ -127,7 +127,7 @@ impl Iox {
                 self.apps.retain(|app| app.name != name);
                 self.notify(at, Notification::passed("uninstall", name, "uninstalled"));
                 let cancelled = || Effect::InstallFailed(Some("it was cancelled".to_owned()));
-                self.book.enter(at, name, if installing { cancelled() } else { Effect::Uninstalled });
+                self.event_log.enter(at, name, if installing { cancelled() } else { Effect::Uninstalled });
             }
         }
         self.go_on(name, config, at);
@@ -168,7 +168,7 @@ impl Iox {
         if let Some((_, what)) = short.into_iter().find(|(short, _)| *short) {
             let reason = format!("not enough {what} is available to activate {name}");
             self.notify(at, Notification::failed("activate", name, &reason, "deployed"));
-            self.book.enter(at, name, Effect::ActivationFailed(reason));
+            self.event_log.enter(at, name, Effect::ActivationFailed(reason));
             // Else it would try for ever.
             if let Some(app) = self.app_mut(name) {
                 app.stuck = true;
@@ -190,7 +190,7 @@ impl Iox {
         let delay = if fixed.is_some() { std::time::Duration::ZERO } else { self.options.times.address };
         self.become_state(name, State::Running, Effect::Started, at);
         if let Some((_, other)) = taken.into_iter().find(|(taken, _)| Some(*taken) == address) {
-            self.book.enter(at, name, Effect::AddressConflict(other));
+            self.event_log.enter(at, name, Effect::AddressConflict(other));
         }
         if let Some(app) = self.app_mut(name) {
             app.started = Some(at);
@@ -205,11 +205,11 @@ impl Iox {
             app.address = None;
             app.started = None;
         }
-        self.book.enter(at, name, effect);
+        self.event_log.enter(at, name, effect);
     }
 
     fn notify(&mut self, at: Instant, notification: Notification) {
-        self.notifications.add(self.book.clock(at), notification);
+        self.notifications.add(self.event_log.clock(at), notification);
     }
 
     /// The resources not reserved by active apps.
@@ -247,9 +247,9 @@ impl Iox {
         for app in std::mem::take(&mut self.apps) {
             if app.state == State::Installing {
                 let reason = "the device was restarted".to_owned();
-                self.book.enter(at, &app.name, Effect::InstallFailed(Some(reason)));
+                self.event_log.enter(at, &app.name, Effect::InstallFailed(Some(reason)));
             } else if kept != Kept::Apps || app.is_leaving() {
-                self.book.enter(at, &app.name, Effect::Forgotten);
+                self.event_log.enter(at, &app.name, Effect::Forgotten);
             } else {
                 self.apps.push(App {
                     state: State::Deployed,

@@ -87,11 +87,11 @@ impl Iox {
         config: AppConfig<'_>,
         now: Instant,
     ) -> Result<(), Refusal> {
-        self.settle(config, now);
+        self.advance(config, now);
         let begun = self.begin(operation, now);
         if let Err(refusal) = &begun {
             let effect = Effect::Refused(operation.name().to_owned(), refusal.message.clone());
-            self.book.enter(now, operation.app(), effect);
+            self.event_log.enter(now, operation.app(), effect);
         }
         begun
     }
@@ -152,7 +152,7 @@ impl Iox {
             stuck: false,
             by_itself: false,
         });
-        self.book.enter(now, name, Effect::InstallBegan(package.to_owned()));
+        self.event_log.enter(now, name, Effect::InstallBegan(package.to_owned()));
         Ok(())
     }
 

@@ -28,7 +28,7 @@ fn state(iox: &Iox, app: &str) -> Option<State> {
 }
 
 fn effects(iox: &Iox, app: &str) -> Vec<Effect> {
-    iox.book.entries(0).into_iter().filter(|entry| entry.app == app).map(|entry| entry.effect).collect()
+    iox.event_log.entries(0).into_iter().filter(|entry| entry.app == app).map(|entry| entry.effect).collect()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn an_app_that_starts_by_itself_goes_from_step_to_step_in_its_time() {
     let config = AppConfig(&config);
     iox.operate(&install("a"), config, now).unwrap();
     let states = [5, 15, 25, 35].map(|after| {
-        iox.settle(config, now + after * MS);
+        iox.advance(config, now + after * MS);
         state(&iox, "a").unwrap()
     });
     assert_eq!(states, [State::Installing, State::Deployed, State::Activated, State::Running]);
@@ -50,8 +50,8 @@ fn however_late_one_looks_each_step_was_taken_when_it_was_due() {
     let (mut iox, now) = iox(|_| ());
     let config = configuration(&[json!({ "application-name": "a", "start": true })]);
     iox.operate(&install("a"), AppConfig(&config), now).unwrap();
-    iox.settle(AppConfig(&config), now + Duration::from_secs(60));
-    let at: Vec<_> = iox.book.entries(0).iter().map(|entry| entry.at.as_millisecond()).collect();
+    iox.advance(AppConfig(&config), now + Duration::from_secs(60));
+    let at: Vec<_> = iox.event_log.entries(0).iter().map(|entry| entry.at.as_millisecond()).collect();
     assert_eq!(at, [0, 10, 20, 30]);
 }
 
@@ -71,7 +71,7 @@ fn an_app_that_does_not_is_taken_up_and_down_by_operations() {
     let mut states = Vec::new();
     for (number, operation) in (0..).zip(&operations) {
         iox.operate(operation, AppConfig(&config), now + number * 20 * MS).unwrap();
-        iox.settle(AppConfig(&config), now + number * 20 * MS + 10 * MS);
+        iox.advance(AppConfig(&config), now + number * 20 * MS + 10 * MS);
         states.push(state(&iox, "a"));
     }
     let expected =
@@ -103,7 +103,7 @@ fn an_uninstall_cancels_an_install() {
     iox.plan("a", 1, Install::Takes(Duration::from_secs(3600)));
     iox.operate(&install("a"), config, now).unwrap();
     iox.operate(&Operation::Uninstall("a".into()), config, now).unwrap();
-    iox.settle(config, now + 10 * MS);
+    iox.advance(config, now + 10 * MS);
     assert_eq!(state(&iox, "a"), None);
     assert_eq!(effects(&iox, "a")[1..], [Effect::InstallFailed(Some("it was cancelled".into()))]);
 }
@@ -115,13 +115,13 @@ fn a_write_of_the_configuration_starts_nothing_that_was_stopped() {
         let config = configuration(&[json!({ "application-name": "a", "start": true })]);
         let config = AppConfig(&config);
         iox.operate(&install("a"), config, now).unwrap();
-        iox.settle(config, now + 40 * MS);
+        iox.advance(config, now + 40 * MS);
         for operation in [Operation::Stop("a".into()), Operation::Deactivate("a".into())] {
             iox.operate(&operation, config, now + 40 * MS).unwrap();
-            iox.settle(config, now + 80 * MS);
+            iox.advance(config, now + 80 * MS);
             let stopped = state(&iox, "a");
             iox.go_on("a", config, now + 80 * MS);
-            iox.settle(config, now + 3600 * 1000 * MS);
+            iox.advance(config, now + 3600 * 1000 * MS);
             assert_eq!(state(&iox, "a"), stopped, "{stops_to:?} {operation:?}");
         }
     }
@@ -152,7 +152,7 @@ fn an_install_beside_another_fails_in_silence() {
     let before = iox.notifications.json().len();
     iox.operate(&install("a"), config, now).unwrap();
     iox.operate(&install("b"), config, now).unwrap();
-    iox.settle(config, now + 10 * MS);
+    iox.advance(config, now + 10 * MS);
     assert_eq!((state(&iox, "a"), state(&iox, "b")), (Some(State::Deployed), None));
     assert_eq!(effects(&iox, "b")[1], Effect::InstallFailed(None));
     assert_eq!(iox.notifications.json().len(), before + 1, "only of the one that succeeded");
@@ -166,13 +166,13 @@ fn a_package_that_cannot_be_read_fails_with_the_reason_in_a_notification() {
         let app = format!("a{number}");
         let install = Operation::Install { app: app.clone(), package: package.into() };
         iox.operate(&install, AppConfig(&config), now + number * 20 * MS).unwrap();
-        iox.settle(AppConfig(&config), now + number * 20 * MS + 10 * MS);
+        iox.advance(AppConfig(&config), now + number * 20 * MS + 10 * MS);
         assert_eq!(state(&iox, &app).is_some(), number == 2, "{package}");
     }
-    let told = iox.notifications.json();
-    assert_eq!(told[1]["status"], "im-app-fail");
-    assert_eq!((&told[1]["app-id"], &told[1]["ev-type"]), (&json!("a0"), &json!("im-app-install")));
-    assert!(told[1]["message"].as_str().unwrap().contains("nginx:latest"));
+    let reported = iox.notifications.json();
+    assert_eq!(reported[1]["status"], "im-app-fail");
+    assert_eq!((&reported[1]["app-id"], &reported[1]["ev-type"]), (&json!("a0"), &json!("im-app-install")));
+    assert!(reported[1]["message"].as_str().unwrap().contains("nginx:latest"));
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn what_asks_for_more_than_is_left_is_not_activated_and_does_not_try_for_ever() 
     let config = configuration(&[app("a"), app("b")]);
     let config = AppConfig(&config);
     iox.operate(&install("a"), config, now).unwrap();
-    iox.settle(config, now + 50 * MS);
+    iox.advance(config, now + 50 * MS);
     iox.operate(&install("b"), config, now + 50 * MS).unwrap();
-    iox.settle(config, now + Duration::from_secs(60));
+    iox.advance(config, now + Duration::from_secs(60));
     assert_eq!((state(&iox, "a"), state(&iox, "b")), (Some(State::Running), Some(State::Deployed)));
     let failed = effects(&iox, "b").into_iter().filter(|one| matches!(one, Effect::ActivationFailed(_)));
     assert_eq!(failed.count(), 1);
@@ -220,7 +220,7 @@ fn two_apps_with_one_static_address_are_a_conflict_that_the_ledger_tells() {
     let config = configuration(&[app("a"), app("b")]);
     iox.operate(&install("a"), AppConfig(&config), now).unwrap();
     iox.operate(&install("b"), AppConfig(&config), now + MS).unwrap();
-    iox.settle(AppConfig(&config), now + 100 * MS);
+    iox.advance(AppConfig(&config), now + 100 * MS);
     assert_eq!(effects(&iox, "b").last(), Some(&Effect::AddressConflict("a".into())));
 }
 
@@ -235,7 +235,7 @@ fn a_planned_install_goes_as_planned_as_often_as_planned() {
     let mut seen = Vec::new();
     for _ in 0..3 {
         iox.operate(&install("a"), AppConfig(&config), at).unwrap();
-        iox.settle(AppConfig(&config), at + 10 * MS);
+        iox.advance(AppConfig(&config), at + 10 * MS);
         seen.push(state(&iox, "a"));
         if seen.last() == Some(&Some(State::Error)) {
             iox.operate(&Operation::Uninstall("a".into()), AppConfig(&config), at + 10 * MS).unwrap();
@@ -252,10 +252,10 @@ fn after_a_reboot_apps_come_back_or_are_forgotten_as_was_kept() {
     for (kept, expected) in [(Kept::Apps, Some(State::Running)), (Kept::Configuration, None)] {
         let (mut iox, now) = iox(|_| ());
         iox.operate(&install("a"), config, now).unwrap();
-        iox.settle(config, now + 50 * MS);
+        iox.advance(config, now + 50 * MS);
         iox.reboot(kept, config, now + 100 * MS);
         assert_ne!(state(&iox, "a"), Some(State::Running));
-        iox.settle(config, now + 200 * MS);
+        iox.advance(config, now + 200 * MS);
         assert_eq!(state(&iox, "a"), expected);
     }
 }

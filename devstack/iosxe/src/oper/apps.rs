@@ -38,7 +38,7 @@ fn details(app: &App, config: AppConfig<'_>) -> Value {
         package["url-path"] = app.package.clone().into();
     }
     let mut details = Map::new();
-    details.insert("state".into(), app.told().into());
+    details.insert("state".into(), app.reported().into());
     if app.state != State::Installing {
         details.insert("package-information".into(), package);
     }

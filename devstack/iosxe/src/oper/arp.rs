@@ -10,7 +10,7 @@ use crate::options::ArpLists;
 
 /// Generates the data below `arp-data`.
 pub(crate) fn arp(iox: &Iox, config: AppConfig<'_>, now: Instant) -> Value {
-    let time = date_and_time(iox.book.clock(now));
+    let time = date_and_time(iox.event_log.clock(now));
     let gateway = iox.options.dhcp_pool.hosts().next();
     let own = gateway.map(|address| {
         entry(&address.to_string(), "VirtualPortGroup0", "interface", "00:1e:14:c4:a3:bd", &time)

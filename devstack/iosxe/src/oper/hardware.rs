@@ -36,7 +36,7 @@ pub(crate) fn hardware(iox: &Iox, booted: Timestamp, now: Instant) -> Value {
                 },
             ],
             "device-system-data": {
-                "current-time": date_and_time(iox.book.clock(now)),
+                "current-time": date_and_time(iox.event_log.clock(now)),
                 "boot-time": date_and_time(booted),
                 "software-version": format!(
                     "Cisco IOS Software [IOSXE], Virtual XE Software (X86_64_LINUX_IOSD-UNIVERSALK9-M), Version {version}, \

@@ -34,7 +34,7 @@ pub(crate) fn fault(machine: &mut Machine, asked: &Asked<'_>) -> Option<Fault> {
 
 /// The answer to a request.
 pub(crate) fn answer(machine: &mut Machine, asked: &Asked<'_>, now: Instant) -> Answer {
-    machine.settle(now);
+    machine.advance(now);
     let answered = if machine.account.admits(asked.authorization, now) {
         route(machine, asked, now)
     } else {

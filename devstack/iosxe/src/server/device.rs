@@ -122,7 +122,7 @@ impl Device {
     /// Ends a running app, as if it had crashed. Returns `false` if no app of this name is running.
     pub fn crash(&self, app: &str) -> bool {
         let mut machine = self.0.machine();
-        machine.settle(Instant::now());
+        machine.advance(Instant::now());
         machine.iox.crash(app, Instant::now())
     }
 
@@ -154,8 +154,8 @@ impl Device {
     /// Returns the entries of its ledger whose number is greater than `after`.
     pub fn entries(&self, after: u64) -> Vec<Entry> {
         let mut machine = self.0.machine();
-        machine.settle(Instant::now());
-        machine.iox.book.entries(after)
+        machine.advance(Instant::now());
+        machine.iox.event_log.entries(after)
     }
 
     /// Returns the counts of its requests so far.

@@ -149,11 +149,11 @@ pub(crate) async fn until_state(device: &Device, name: &str, state: Option<&str>
     let asked = async {
         loop {
             let answer = get(device, &format!("{OPER}/app={name}")).await;
-            let told = match answer.code {
+            let reported = match answer.code {
                 200 => answer.json()["Cisco-IOS-XE-app-hosting-oper:app"][0]["details"]["state"].clone(),
                 _ => Value::Null,
             };
-            if told.as_str() == state {
+            if reported.as_str() == state {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -46,10 +46,11 @@ async fn an_accepted_install_may_fail_in_silence_or_with_a_reason() {
         assert_eq!(operate(&device, "install", "web").await.code, 204);
         until_state(&device, "web", None).await;
     }
-    let told = get(&device, &format!("{OPER}?fields=app-notifications")).await.json();
-    let told = told["Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data"]["app-notifications"].clone();
+    let reported = get(&device, &format!("{OPER}?fields=app-notifications")).await.json();
+    let reported =
+        reported["Cisco-IOS-XE-app-hosting-oper:app-hosting-oper-data"]["app-notifications"].clone();
     let failed: Vec<_> =
-        told.as_array().unwrap().iter().filter(|one| one["status"] == "im-app-fail").collect();
+        reported.as_array().unwrap().iter().filter(|one| one["status"] == "im-app-fail").collect();
     assert_eq!(failed.len(), 1);
     assert_eq!(
         (&failed[0]["app-id"], &failed[0]["message"]),

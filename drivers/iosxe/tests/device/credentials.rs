@@ -72,12 +72,12 @@ async fn a_certificate_is_taken_from_the_authority_that_was_named_or_when_it_is_
         let error = with(tls.clone()).check_connection().await.unwrap_err();
         assert!(format!("{error:?}").to_lowercase().contains("certificate"), "{tls}: {error:?}");
         if tls.get("certificateSha256").is_some() {
-            let (mut told, mut cause) = (String::new(), Some(&error as &dyn std::error::Error));
+            let (mut reported, mut cause) = (String::new(), Some(&error as &dyn std::error::Error));
             while let Some(error) = cause {
-                told += &error.to_string();
+                reported += &error.to_string();
                 cause = error.source();
             }
-            assert!(told.contains("tls.certificateSha256") && told.contains(&pin), "{told}");
+            assert!(reported.contains("tls.certificateSha256") && reported.contains(&pin), "{reported}");
         }
     }
     assert_eq!(world.device.denied(), 0, "no password was told to a stranger");

@@ -32,8 +32,8 @@ async fn a_state_that_nobody_knows_is_waited_out() {
 }
 
 /// The reported resources, container usage and pod.
-type Told = (DeviceResources, ContainerUsage, HostedPod);
-type Holds = fn(&Told) -> bool;
+type Reported = (DeviceResources, ContainerUsage, HostedPod);
+type Holds = fn(&Reported) -> bool;
 
 #[tokio::test]
 async fn numbers_out_of_range_are_no_reason_to_fall() {

@@ -38,8 +38,8 @@ impl Home {
 
 /// Returns errors without the path of the temporary directory.
 fn access(options: &NeutronOptions, environment: &Environment, home: &Path) -> Result<Access, String> {
-    let told = |error: AccessError| error.to_string().replace(&format!("{}/", home.display()), "");
-    options.access(environment).map_err(told)
+    let reported = |error: AccessError| error.to_string().replace(&format!("{}/", home.display()), "");
+    options.access(environment).map_err(reported)
 }
 
 fn section(options: &NeutronOptions) -> Result<Access, String> {
@@ -246,7 +246,8 @@ fn all_mistakes_of_clouds_yaml_are_told_at_once() {
     let text = "clouds:\n  a:\n    interface: outer\n    key: k.pem\n    network_endpoint_override: n:9696\n    auth:\n      \
                 auth_url: k:5000\n      project_name: p\n";
     let error = Home::new(&[("work/clouds.yaml", text)]).access("a").unwrap_err();
-    let told: Vec<_> = error.split("; work/").map(|told| told.trim_start_matches("work/")).collect();
+    let reported: Vec<_> =
+        error.split("; work/").map(|reported| reported.trim_start_matches("work/")).collect();
     let expected = [
         "clouds.yaml:5:32: is not a URL",
         "clouds.yaml:3:16: there is no interface \"outer\"; known are",
@@ -255,9 +256,9 @@ fn all_mistakes_of_clouds_yaml_are_told_at_once() {
         "clouds.yaml:3:5: clouds.a: username: is missing",
         "clouds.yaml:3:5: clouds.a: password: is missing",
     ];
-    assert_eq!(told.len(), expected.len(), "{told:#?}");
-    for (told, expected) in told.iter().zip(expected) {
-        assert!(told.starts_with(expected), "{told}\n{expected}");
+    assert_eq!(reported.len(), expected.len(), "{reported:#?}");
+    for (reported, expected) in reported.iter().zip(expected) {
+        assert!(reported.starts_with(expected), "{reported}\n{expected}");
     }
 }
 
@@ -520,9 +521,9 @@ fn every_option_of_the_section_changes_how_the_cloud_is_reached() {
     assert_ne!(with_key("/etc/one.pem"), with_key("/etc/other.pem"));
     // Of a cloud by its name, others tell.
     let all = serde_json::to_value(NeutronOptions::default()).unwrap();
-    let mut told: Vec<_> = cases.iter().map(|(option, ..)| *option).chain(["cloud", "keyfile"]).collect();
-    told.sort_unstable();
+    let mut reported: Vec<_> = cases.iter().map(|(option, ..)| *option).chain(["cloud", "keyfile"]).collect();
+    reported.sort_unstable();
     let mut all: Vec<_> = all.as_object().unwrap().keys().map(String::as_str).collect();
     all.sort_unstable();
-    assert_eq!(told, all);
+    assert_eq!(reported, all);
 }

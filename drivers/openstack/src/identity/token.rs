@@ -108,10 +108,10 @@ mod tests {
     use super::*;
 
     fn token(expires_at: &str) -> Token {
-        let told =
+        let reported =
             json!({ "token": { "issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": expires_at } });
-        let told = serde_json::from_value(told).unwrap();
-        Token::new(HeaderValue::from_static("secret"), told, Instant::now())
+        let reported = serde_json::from_value(reported).unwrap();
+        Token::new(HeaderValue::from_static("secret"), reported, Instant::now())
     }
 
     #[tokio::test(start_paused = true)]

@@ -183,13 +183,13 @@ mod tests {
         let NormalizedSpec { spec, without } = feasible(wanted, &defaults(), Features::of((2, 0)));
         assert_eq!(spec.listeners.len(), 1);
         assert!(spec.security_groups.is_none() && spec.listeners[0].settings.allowed_cidrs.is_empty());
-        let told = [
+        let reported = [
             "security groups",
             "SCTP:80",
             "loadBalancerSourceRanges of TCP:80",
             "the timeout of session affinity of TCP:80",
         ];
-        assert_eq!(without, told);
+        assert_eq!(without, reported);
     }
 
     #[test]
@@ -238,11 +238,11 @@ mod tests {
     #[test]
     fn of_two_protocols_at_one_port_an_old_release_serves_the_first() {
         let wanted = || spec(vec![listener(Protocol::Tcp, &[]), listener(Protocol::Udp, &[])]);
-        let told = |version| feasible(wanted(), &defaults(), Features::of(version));
-        let old = told((2, 12));
+        let reported = |version| feasible(wanted(), &defaults(), Features::of(version));
+        let old = reported((2, 12));
         assert_eq!(old.spec.listeners.len(), 1);
         assert!(old.without.contains(&"UDP:80".to_owned()), "{:?}", old.without);
-        assert_eq!(told((2, 13)).spec.listeners.len(), 2);
+        assert_eq!(reported((2, 13)).spec.listeners.len(), 2);
     }
 
     #[test]

@@ -147,13 +147,13 @@ async fn a_service_that_wants_a_rest_is_given_one() {
 
 #[tokio::test]
 async fn a_wait_may_be_told_as_a_date_and_is_never_long() {
-    for (told, least, most) in [("Thu, 01 Jan 1970 00:00:00 GMT", 0, 0), ("86400", 300, 300)] {
+    for (reported, least, most) in [("Thu, 01 Jan 1970 00:00:00 GMT", 0, 0), ("86400", 300, 300)] {
         let world = World::new().await;
-        let busy = ResponseTemplate::new(429).insert_header("Retry-After", told);
+        let busy = ResponseTemplate::new(429).insert_header("Retry-After", reported);
         world.answers("GET", "/v2.0/x", vec![busy]).await;
         let error = world.cloud().network().get("look", "x").done().await.unwrap_err();
         let wait = error.retry_after().unwrap().as_secs();
-        assert!((least..=most).contains(&wait), "{told}: {wait}");
+        assert!((least..=most).contains(&wait), "{reported}: {wait}");
     }
 }
 
@@ -295,12 +295,12 @@ async fn a_service_that_is_not_there_has_done_nothing_and_one_that_hangs_perhaps
         let cloud = without_login(url, Duration::from_millis(200));
         async move { cloud.network().post("make a port", "ports").done().await.unwrap_err() }
     };
-    let told = |error: OpenStackError| (error.ambiguous(), error.reason(), error.to_string());
-    let (ambiguous, reason, text) = told(made(&url).await);
+    let reported = |error: OpenStackError| (error.ambiguous(), error.reason(), error.to_string());
+    let (ambiguous, reason, text) = reported(made(&url).await);
     assert!(ambiguous && reason == Reason::Unavailable && text.contains("within 200 ms"), "{text}");
     assert!(text.contains("(request req-"), "{text}");
     drop(listener);
-    let (ambiguous, reason, text) = told(made(&url).await);
+    let (ambiguous, reason, text) = reported(made(&url).await);
     assert!(!ambiguous && reason == Reason::Unavailable && text.contains("cannot connect to"), "{text}");
     assert!(!text.contains("req-"), "nobody has heard of it: {text}");
 }

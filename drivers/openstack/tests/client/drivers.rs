@@ -26,12 +26,12 @@ async fn a_subnet_is_told_whole_and_asked_for_once() {
     let (one, other) = tokio::join!(driver.subnets(&pod, &project), driver.subnets(&pod, &project));
     let subnet = one.unwrap().remove(0);
     assert_eq!(other.unwrap()[0], subnet);
-    let told = serde_json::to_value(&subnet).unwrap();
+    let reported = serde_json::to_value(&subnet).unwrap();
     let expected = json!({ "id": "a1", "cidr": "10.0.0.0/24", "gateway": "10.0.0.1", "dns": ["9.9.9.9"],
         "routes": [{ "cidr": "10.1.0.0/16", "gateway": "10.0.0.2" }],
         "network": { "id": "n1", "label": "blue", "bridge": null, "mtu": 1450,
             "should_provide_bridge": false, "should_provide_vlan": false } });
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let asked =
         [world.requests("/v2.0/subnets/a1").await.len(), world.requests("/v2.0/networks/n1").await.len()];
     assert_eq!(asked, [1, 1]);

@@ -192,13 +192,13 @@ async fn a_wrong_password_is_not_tried_with_every_call_and_never_told() {
     let cloud = world.cloud();
     for _ in 0..5 {
         let error = DriverError::from(read(&cloud).await.unwrap_err());
-        let told = error.to_string();
+        let reported = error.to_string();
         assert_eq!(error.reason(), Reason::Refused);
         assert!(error.retry_after().is_some());
         let expected = "log in to Keystone: the request was rejected: HTTP 401: The request you have made requires \
             authentication. (request req-401)";
-        assert_eq!(told, expected);
-        assert!(!told.contains(PASSWORD) && !format!("{error:?} {cloud:?}").contains(PASSWORD));
+        assert_eq!(reported, expected);
+        assert!(!reported.contains(PASSWORD) && !format!("{error:?} {cloud:?}").contains(PASSWORD));
     }
     assert_eq!(world.logins().await, 1);
 }

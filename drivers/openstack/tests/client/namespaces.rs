@@ -251,8 +251,8 @@ async fn only_what_carries_the_mark_of_the_cluster_is_told_or_touched() {
     east.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
     west.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();
     neutron.add("networks", &mut json!({ "description": "mine" }).as_object().cloned().unwrap());
-    let told = east.networks().await.unwrap();
-    assert_eq!(told.into_iter().map(|marked| marked.owner).collect::<Vec<_>>(), [Some(owner("shop"))]);
+    let reported = east.networks().await.unwrap();
+    assert_eq!(reported.into_iter().map(|marked| marked.owner).collect::<Vec<_>>(), [Some(owner("shop"))]);
     east.release_network(&owner("shop")).await.unwrap();
     assert_eq!((east.networks().await.unwrap().len(), west.networks().await.unwrap().len()), (0, 1));
     assert_eq!(neutron.things("networks").len(), 2);

@@ -49,7 +49,7 @@ impl Default for Octavia {
 
 impl Octavia {
     /// Ends the changes whose time is over.
-    fn settle(&mut self) {
+    fn finish_changes(&mut self) {
         let now = Instant::now();
         let over: Vec<String> =
             self.busy.iter().filter(|(_, (until, _))| *until <= now).map(|(id, _)| id.clone()).collect();
@@ -212,7 +212,7 @@ impl State {
         query: &Query,
         body: &Value,
     ) -> Answer {
-        self.octavia.settle();
+        self.octavia.finish_changes();
         if let ("PUT", ["quotas", _]) = (method.as_str(), parts) {
             for (kind, quota) in body["quota"].as_object().unwrap() {
                 match usize::try_from(quota.as_i64().unwrap()) {
@@ -358,8 +358,8 @@ impl State {
     /// whoever made the port.
     fn guard_port(&mut self, id: &str) {
         let balancer = &self.octavia.balancers[id];
-        let told = balancer["vip_sg_ids"].as_array().cloned().unwrap_or_default();
-        let groups: Vec<_> = std::iter::once(json!(format!("lb-{id}"))).chain(told).collect();
+        let reported = balancer["vip_sg_ids"].as_array().cloned().unwrap_or_default();
+        let groups: Vec<_> = std::iter::once(json!(format!("lb-{id}"))).chain(reported).collect();
         if let Some(port) = balancer["vip_port_id"].as_str().and_then(|port| self.ports.get_mut(port)) {
             port["security_groups"] = json!(groups);
         }

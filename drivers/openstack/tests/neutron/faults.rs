@@ -480,9 +480,9 @@ async fn a_default_group_that_neutron_does_not_show_is_told_and_costs_no_port_it
     let listed = stock.list_vifs().await.unwrap().usable.remove(0).security_groups;
     assert_eq!(json!(listed), default, "nobody knows that these are what a port gets that names none");
     let error = stock.set_security_groups(&vif, &[]).await.unwrap_err();
-    let told = error.to_string();
-    assert!(error.reason() == Reason::Refused && told.contains(world.project.as_str()), "{told}");
-    assert!(told.contains("`neutron_defaults.pod_security_groups`"), "{told}");
+    let reported = error.to_string();
+    assert!(error.reason() == Reason::Refused && reported.contains(world.project.as_str()), "{reported}");
+    assert!(reported.contains("`neutron_defaults.pod_security_groups`"), "{reported}");
     assert_eq!(groups().await, default);
     // What is named needs no look.
     stock.set_security_groups(&vif, &[web.as_str().into()]).await.unwrap();

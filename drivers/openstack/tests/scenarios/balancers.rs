@@ -439,8 +439,8 @@ pub(crate) async fn what_a_predecessor_made_is_marked_and_not_made_again(world: 
     settled(&driver, &adopted).await;
     let found = world.balancers("east", &OctaviaDefaults::default());
     assert_eq!(found.load_balancers(Some(&owner)).await.unwrap()[0].owner, Some(owner.clone()));
-    let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{id}"), &Value::Null).await;
-    assert!(told["loadbalancer"]["tags"].as_array().unwrap().contains(&json!("kuryr")), "{told}");
+    let (_, reported) = world.balance(Method::GET, &format!("loadbalancers/{id}"), &Value::Null).await;
+    assert!(reported["loadbalancer"]["tags"].as_array().unwrap().contains(&json!("kuryr")), "{reported}");
     // Another service cannot have it, and one that is elsewhere is no predecessor's.
     let elsewhere = json!({ "loadbalancer": {
         "name": "shop/other", "project_id": world.project, "vip_address": "10.1.0.102", "vip_subnet_id": subnet.id } });
@@ -456,10 +456,10 @@ pub(crate) async fn what_a_predecessor_made_is_marked_and_not_made_again(world: 
     let third = LoadBalancerSpec { vip: [10, 1, 0, 103].into(), adopt, ..adopting };
     let made = driver.ensure_load_balancer(&world.owner("third"), &third).await.unwrap();
     assert_ne!(made.id.as_str(), elsewhere);
-    let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{elsewhere}"), &Value::Null).await;
+    let (_, reported) = world.balance(Method::GET, &format!("loadbalancers/{elsewhere}"), &Value::Null).await;
     assert!(
-        !told["loadbalancer"]["description"].as_str().unwrap_or_default().contains("staffetta"),
-        "{told}"
+        !reported["loadbalancer"]["description"].as_str().unwrap_or_default().contains("staffetta"),
+        "{reported}"
     );
 }
 

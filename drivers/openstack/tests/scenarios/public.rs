@@ -104,8 +104,12 @@ pub(crate) async fn an_address_that_the_user_named_must_exist_and_be_free_and_st
     driver.disassociate(&found, &one).await.unwrap();
     driver.release(&web, &found).await.unwrap();
     assert_eq!(floating(world, found.id.as_str()).await["id"], users["id"], "it is never freed");
-    let told = driver.public_ips(None).await.unwrap();
-    assert_eq!((told.len(), &told[0].owner, &told[0].resource.id), (1, &None, &found.id), "it bears no mark");
+    let reported = driver.public_ips(None).await.unwrap();
+    assert_eq!(
+        (reported.len(), &reported[0].owner, &reported[0].resource.id),
+        (1, &None, &found.id),
+        "it bears no mark"
+    );
     // What was taken for one service is not named for another.
     let taken = driver.acquire(&web, &request(world, one.as_str(), None)).await.unwrap();
     let anothers =

@@ -33,8 +33,8 @@ pub(crate) async fn a_listener_that_is_wanted_again_while_it_goes_gets_a_pool_ag
 /// The ids of the pools of a load balancer, those that hang on no listener too.
 async fn pools(world: &World, balancer: &LoadBalancer) -> Vec<String> {
     let path = format!("pools?loadbalancer_id={}", balancer.id);
-    let (_, told) = world.balance(Method::GET, &path, &Value::Null).await;
-    told["pools"].as_array().unwrap().iter().map(|pool| text(&pool["id"]).to_owned()).collect()
+    let (_, reported) = world.balance(Method::GET, &path, &Value::Null).await;
+    reported["pools"].as_array().unwrap().iter().map(|pool| text(&pool["id"]).to_owned()).collect()
 }
 
 pub(crate) async fn a_listener_that_somebody_removed_or_emptied_gets_the_pool_back_that_it_had(
@@ -106,8 +106,8 @@ pub(crate) async fn a_member_that_somebody_switched_off_is_switched_on_by_the_ne
     let more = members(&subnet, &[1, 2, 3]);
     patiently(async || driver.set_members(&made, HTTP, &more).await).await;
     settled(&driver, &made).await;
-    let (_, told) = world.balance(Method::GET, &path, &Value::Null).await;
-    let found = told["members"].as_array().unwrap().iter().find(|member| member["id"] == one.as_str());
-    let found = found.unwrap_or_else(|| panic!("it stays: {told}"));
+    let (_, reported) = world.balance(Method::GET, &path, &Value::Null).await;
+    let found = reported["members"].as_array().unwrap().iter().find(|member| member["id"] == one.as_str());
+    let found = found.unwrap_or_else(|| panic!("it stays: {reported}"));
     assert!(found["admin_state_up"] != json!(false) && found["weight"] != json!(7), "{found}");
 }

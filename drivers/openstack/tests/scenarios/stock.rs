@@ -48,9 +48,9 @@ pub(crate) async fn ports_in_stock_are_listed_as_they_were_ordered_and_destroyed
     let listed: Vec<Vif> = listed.into_iter().map(|stocked| stocked.vif).collect();
     assert_eq!(ids(&listed), ids(&made.vifs));
     assert!(listed.iter().all(|vif| made.vifs.contains(vif)));
-    let told = world.bound("east").vifs(None).await.unwrap();
+    let reported = world.bound("east").vifs(None).await.unwrap();
     assert!(
-        told.len() == made.vifs.len() && told.iter().all(|marked| marked.owner.is_none()),
+        reported.len() == made.vifs.len() && reported.iter().all(|marked| marked.owner.is_none()),
         "they are nobody's"
     );
     world.remove(&format!("ports/{}", made.vifs[0].id)).await;
@@ -206,14 +206,17 @@ pub(crate) async fn what_is_in_stock_is_listed_without_an_owner_and_is_no_pods_t
     };
     let web = world.request("web", &host, &subnet);
     let of_a_pod = world.bound("east").request_vif(&web).await.unwrap();
-    let told = async |driver: &dyn PodVifDriver, owner| -> BTreeSet<_> {
+    let reported = async |driver: &dyn PodVifDriver, owner| -> BTreeSet<_> {
         let marked = driver.vifs(owner).await.unwrap().into_iter();
         marked.map(|marked| (marked.resource.id, marked.owner.is_some())).collect()
     };
     let driver = world.bound("east");
-    assert_eq!(told(&driver, None).await, [(bound.id.clone(), false), (of_a_pod.id.clone(), true)].into());
-    assert_eq!(told(&driver, Some(&web.owner)).await, [(of_a_pod.id.clone(), true)].into());
-    assert_eq!(told(&world.vlan("east", &machine), None).await, [(vlan.id.clone(), false)].into());
+    assert_eq!(
+        reported(&driver, None).await,
+        [(bound.id.clone(), false), (of_a_pod.id.clone(), true)].into()
+    );
+    assert_eq!(reported(&driver, Some(&web.owner)).await, [(of_a_pod.id.clone(), true)].into());
+    assert_eq!(reported(&world.vlan("east", &machine), None).await, [(vlan.id.clone(), false)].into());
     // Whatever a pod shows, and whether or not it is the kind of the driver, or known to it.
     for vif in [bound, vlan] {
         for driver in [

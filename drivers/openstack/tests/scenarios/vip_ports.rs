@@ -29,8 +29,8 @@ pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_b
     let guarded = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
     assert_eq!(Some(guarded.security_groups), spec.security_groups);
     // Octavia puts them on its port, beside its own, and takes away what somebody else puts there.
-    let (_, told) = world.balance(Method::GET, &format!("loadbalancers/{}", made.id), &Value::Null).await;
-    assert_eq!(told["loadbalancer"]["vip_sg_ids"], json!([group["id"]]), "{told}");
+    let (_, reported) = world.balance(Method::GET, &format!("loadbalancers/{}", made.id), &Value::Null).await;
+    assert_eq!(reported["loadbalancer"]["vip_sg_ids"], json!([group["id"]]), "{reported}");
     settled(&driver, &made).await;
     let found = only(&driver).await;
     assert_eq!(Some(&found.security_groups), spec.security_groups.as_ref());

@@ -97,7 +97,7 @@ async fn what_was_deleted_outside_is_made_again_at_the_next_reading() {
         world.network.remove_port(&port.vif.id);
     }
     world.pool.resync().await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert!(world.metrics().free >= POLICY.min && world.ports() > POLICY.min, "{:?}", world.metrics());
     let next = world.get("b").await;
     assert!(world.network.port(&next.id).is_some());
@@ -117,7 +117,7 @@ async fn one_that_turns_out_to_have_been_deleted_outside_makes_the_pool_look_for
     let dead = world.get("b").await;
     for _ in 0..3 {
         assert_eq!(world.pool.activate_vif(&owner("b"), &dead).await.unwrap_err().reason(), Reason::NotFound);
-        settle().await;
+        run_until_idle().await;
     }
     assert_eq!(world.lists(), lists + 1);
     let alive = world.get("c").await;
@@ -138,16 +138,16 @@ async fn what_was_left_half_made_is_destroyed_by_a_leader_that_knows_what_pods_u
     let world = World::on(Arc::clone(&before.network), bulk, before.policy);
     let there = |vif: &Vif| world.network.port(&vif.id).is_some();
     world.pool.resync().await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert!(there(&left), "what pods use is not known yet");
     world.leads.store(false, Ordering::Relaxed);
     world.pool.pod_vifs(&pod("a"), Some(std::slice::from_ref(&shown)));
     world.pool.start();
-    settle().await;
+    run_until_idle().await;
     assert!(there(&left), "this process does not lead");
     world.leads.store(true, Ordering::Relaxed);
     world.pool.resync().await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert_eq!((there(&left), there(&shown)), (false, true), "a pod uses the other one");
     assert_eq!((world.metrics().used, world.pool.vifs(Some(&owner("a"))).await.unwrap().len()), (1, 1));
 }
@@ -161,7 +161,7 @@ async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
         world.bulk.set_incomplete(&vif.id, true);
     }
     world.pool.resync().await.unwrap();
-    settle().await;
+    run_until_idle().await;
     let VifPoolMetrics { used, free: ready, conflicts, .. } = world.metrics();
     assert_eq!((used, ready, conflicts), (1, 0, 0), "nobody gets the other one");
     assert_eq!((world.ports(), world.pool.vifs(Some(&owner("a"))).await.unwrap().len()), (2, 1));
@@ -174,7 +174,7 @@ async fn what_a_pod_holds_stays_its_own_while_it_is_only_half_there() {
     world.bulk.set_incomplete(&free.id, true);
     for _ in 0..2 {
         world.pool.resync().await.unwrap();
-        settle().await;
+        run_until_idle().await;
     }
     assert!(world.network.port(&free.id).is_none(), "and this time it was not");
 }
@@ -258,11 +258,11 @@ async fn a_pool_that_is_dropped_does_not_wait_for_a_listing() {
     let lists = world.lists();
     world.bulk.faults().inject(BulkVifMethod::ListVifs, 1, Fault::Hang);
     assert_eq!(world.pool.activate_vif(&owner("a"), &dead).await.unwrap_err().reason(), Reason::NotFound);
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.lists(), lists + 1, "it is never answered");
     let World { bulk, pool, .. } = world;
     drop(pool);
-    settle().await;
+    run_until_idle().await;
     assert_eq!(Arc::strong_count(&bulk), 1, "nothing of the pool is left");
 }
 
@@ -320,7 +320,7 @@ async fn as_long_as_nothing_tells_which_vif_a_pod_got_it_may_be_each_one_on_its_
             world.pool.pod_vifs(&on_node("a", Some(&vif)), None);
             assert!(world.holds("a").await);
         }
-        settle().await;
+        run_until_idle().await;
         assert_eq!(
             (world.metrics().used, world.metrics().cooling),
             (usize::from(!ends), found - usize::from(!ends))

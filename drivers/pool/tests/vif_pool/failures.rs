@@ -41,7 +41,7 @@ async fn at_the_end_of_a_quota_all_hear_why_and_many_ask_no_more_often_than_one(
     for number in 0..50 {
         refused.extend(world.ask(&format!("p{number}")).await.err());
     }
-    settle().await;
+    run_until_idle().await;
     assert_eq!(refused.len(), 47);
     let error = refused.last().unwrap();
     assert_eq!((error.reason(), error.transient()), (Reason::Quota, true));
@@ -80,7 +80,7 @@ async fn an_answer_that_got_lost_is_made_good_by_reading_what_exists() {
     world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::DoneThenFail(outage()));
     let error = world.ask("a").await.unwrap_err();
     assert!(error.transient() && !error.ambiguous(), "the pool itself sees to what was made");
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.lists(), 2, "at the start, and now");
     let made = world.ports();
     pass(POLICY.cool_down).await;
@@ -94,7 +94,7 @@ async fn a_driver_that_never_answers_is_given_up_after_its_timeout() {
     world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Hang);
     let (pool, request) = (Arc::clone(&world.pool), world.request_for("a", "n1", &["default"]));
     let asked = tokio::spawn(async move { pool.request_vif(&request).await });
-    settle().await;
+    run_until_idle().await;
     pass(Duration::from_secs(420)).await;
     assert_eq!(asked.await.unwrap().unwrap_err().reason(), Reason::Unavailable);
     pass(Duration::from_secs(2)).await;
@@ -152,7 +152,7 @@ async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_
             assert_eq!(asked(), before);
         } else {
             drop(world);
-            settle().await;
+            run_until_idle().await;
             assert!(bulk.upgrade().is_none(), "nobody holds on to the pool while he waits");
         }
     }

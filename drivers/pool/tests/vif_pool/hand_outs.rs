@@ -27,7 +27,7 @@ async fn those_who_wait_for_the_same_share_one_call_and_the_refill_comes_with_it
             tokio::spawn(async move { pool.request_vif(&request).await.unwrap().id })
         })
         .collect();
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.orders().len(), 1, "one at a time");
     let mut got = Vec::new();
     for asked in asked {
@@ -142,7 +142,7 @@ async fn who_stops_waiting_loses_nothing_to_the_pool() {
     world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Delay(Duration::from_secs(3)));
     let (pool, request) = (Arc::clone(&world.pool), world.request_for("a", "n1", &["default"]));
     let asked = tokio::spawn(async move { pool.request_vif(&request).await });
-    settle().await;
+    run_until_idle().await;
     asked.abort();
     pass(Duration::from_secs(3)).await;
     let VifPoolMetrics { free, used, waiting, .. } = world.metrics();
@@ -150,10 +150,10 @@ async fn who_stops_waiting_loses_nothing_to_the_pool() {
     world.bulk.faults().inject(BulkVifMethod::SetSecurityGroups, 1, Fault::Hang);
     let (pool, request) = (Arc::clone(&world.pool), world.request_for("b", "n1", &["web"]));
     let asked = tokio::spawn(async move { pool.request_vif(&request).await });
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.metrics().used, 1);
     asked.abort();
-    settle().await;
+    run_until_idle().await;
     let VifPoolMetrics { free, used, .. } = world.metrics();
     assert_eq!((free, used), (world.ports(), 0));
     assert!(world.pool.request_vif(&world.request_for("c", "n1", &["web"])).await.is_ok());
@@ -310,7 +310,7 @@ async fn a_change_of_groups_that_was_cut_off_is_not_forgotten_because_it_was_not
         let (pool, request) = (Arc::clone(&world.pool), request.clone());
         tokio::spawn(async move { pool.request_vif(&request).await })
     };
-    settle().await;
+    run_until_idle().await;
     let adapted = |call| if let BulkVifCall::SetSecurityGroups(id) = call { Some(id) } else { None };
     let id = world.bulk.calls().into_iter().find_map(adapted).unwrap();
     // What exists is read, then the call takes effect, and nobody waits for its answer.
@@ -318,7 +318,7 @@ async fn a_change_of_groups_that_was_cut_off_is_not_forgotten_because_it_was_not
     let vif = world.network.port(&id).unwrap().vif;
     world.bulk.set_security_groups(&vif, &request.security_groups).await.unwrap();
     asked.abort();
-    settle().await;
+    run_until_idle().await;
     let mut got = Vec::new();
     for name in ["c", "d"] {
         got.push(world.get(name).await.id);

@@ -64,7 +64,7 @@ impl World {
     async fn start(&self) {
         self.pool.resync().await.unwrap();
         self.pool.start();
-        settle().await;
+        run_until_idle().await;
     }
 
     /// Another process takes over, once the annotations of these pods are known to it.
@@ -95,13 +95,13 @@ impl World {
 
     async fn get(&self, name: &str) -> Vif {
         let vif = self.ask(name).await.unwrap();
-        settle().await;
+        run_until_idle().await;
         vif
     }
 
     async fn release(&self, name: &str, vif: &Vif) {
         self.pool.release_vif(&owner(name), vif).await.unwrap();
-        settle().await;
+        run_until_idle().await;
     }
 
     /// Returns `true` if the pod holds a VIF.
@@ -143,7 +143,7 @@ fn pod(name: &str) -> Pod {
 }
 
 /// Lets what was started come to its end, or to where it waits for time to pass.
-async fn settle() {
+async fn run_until_idle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
@@ -151,7 +151,7 @@ async fn settle() {
 
 async fn pass(time: Duration) {
     tokio::time::advance(time).await;
-    settle().await;
+    run_until_idle().await;
 }
 
 fn outage() -> DriverError {

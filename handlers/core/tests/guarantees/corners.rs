@@ -13,7 +13,7 @@ use staffetta_handler::{
     OrderingKey, Tombstone,
 };
 
-use crate::support::{Answer, REQUEUE, Scribe, settle};
+use crate::support::{Answer, REQUEUE, Scribe, run_until_idle};
 
 fn one_key(_: &TestMessage) -> OrderingKey {
     OrderingKey::of("one key")
@@ -34,7 +34,7 @@ async fn a_failed_request_for_deletion_is_not_delivered_again_after_the_deletion
     terminating.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
     let object = Arc::new(terminating);
     chain.push(Event::<Pod>::Modified(Arc::clone(&object)).erase());
-    settle().await;
+    run_until_idle().await;
     chain.push(Event::<Pod>::Deleted(Tombstone::Last(object)).erase());
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(*log.lock().unwrap(), [Change::Modified, Change::Deleted]);
@@ -66,9 +66,9 @@ async fn a_declined_event_ends_the_retries_of_its_object_except_those_of_a_delet
         let scribe = Scribe::new(move |_| Answer::Fail(fault.clone()));
         let chain = Async::new(scribe.wrapped(), false, one_key, Arc::new(NoMetrics));
         chain.push(message.clone());
-        settle().await;
+        run_until_idle().await;
         chain.decline(&TestMessage::modified("b", 1));
-        settle().await;
+        run_until_idle().await;
         assert_eq!(chain.queues(), 1, "{message}: another object was declined");
         chain.decline(&TestMessage::modified("a", 1));
         tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -99,7 +99,7 @@ async fn an_object_that_is_declined_during_an_attempt_is_not_retried_unless_a_ne
         let links = links.retry(BackoffPolicy::default()).log_exceptions(report, REQUEUE);
         let chain = Async::new(links, false, one_key, Arc::new(NoMetrics));
         chain.push(TestMessage::added("a"));
-        settle().await;
+        run_until_idle().await;
         chain.decline(&TestMessage::modified("a", 1));
         if is_accepted {
             chain.push(TestMessage::modified("a", 2));
@@ -118,7 +118,7 @@ async fn a_drain_handles_messages_queued_behind_a_sleeping_retry() {
     });
     let chain = Async::new(scribe.wrapped(), false, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::deleted("a"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::added("b"));
     assert!(chain.drain(Duration::from_secs(5)).await);
     assert_eq!(scribe.attempts(), ["a deleted 0", "b added 0"]);
@@ -130,7 +130,7 @@ async fn dropped_queues_handle_nothing_more() {
     let scribe = Scribe::new(|_| Answer::Fail(Fault::permanent("refused")));
     let chain = scribe.chain(false);
     chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::added("waits"));
     drop(chain);
     tokio::time::sleep(Duration::from_secs(86_400)).await;
@@ -162,9 +162,9 @@ async fn a_panic_that_no_wrapper_ends_does_not_block_its_key() {
         Arc::new(NoMetrics),
     );
     chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::modified("a", 1));
-    settle().await;
+    run_until_idle().await;
     assert_eq!((calls.load(Ordering::SeqCst), chain.queues()), (2, 0));
 }
 
@@ -176,7 +176,7 @@ async fn a_busy_key_does_not_starve_a_requeued_message() {
     });
     let chain = Async::new(scribe.wrapped(), false, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     for version in 0..10_000 {
         chain.push(TestMessage::modified("b", version));
         tokio::time::advance(Duration::from_millis(10)).await;
@@ -192,7 +192,7 @@ async fn deletions_of_one_object_do_not_pile_up() {
     let chain = scribe.chain(false);
     for _ in 0..100 {
         chain.push(TestMessage::deleted("a"));
-        settle().await;
+        run_until_idle().await;
     }
     let before = scribe.attempts().len();
     assert!(chain.drain(Duration::from_secs(5)).await);
@@ -218,9 +218,9 @@ async fn if_superseded_by_key_any_newer_message_of_the_key_replaces_a_failed_one
     let policy = true;
     let chain = Async::new(scribe.wrapped(), policy, one_key, Arc::new(NoMetrics));
     chain.push(TestMessage::added("service"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::added("slice"));
-    settle().await;
+    run_until_idle().await;
     assert_eq!(chain.queues(), 0, "nothing waits to be pushed again");
 }
 

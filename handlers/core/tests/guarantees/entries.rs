@@ -10,7 +10,7 @@ use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{Async, EventHandler, LastError, Message, OrderingKey, Phase, QueueEntry};
 use tokio::time::Instant;
 
-use crate::support::{Answer, Scribe, settle};
+use crate::support::{Answer, Scribe, run_until_idle};
 
 type Chain<H> = Async<TestMessage, H>;
 
@@ -27,7 +27,7 @@ fn last_error<H: EventHandler<TestMessage>>(chain: &Chain<H>) -> LastError {
 
 async fn after(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    settle().await;
+    run_until_idle().await;
 }
 
 /// Returns `true` if `at` is `seconds` after `since`, within a quarter.
@@ -55,7 +55,7 @@ async fn a_message_is_visible_in_every_phase_until_it_is_handled() {
     assert_eq!(held.event, TestMessage::added("a"));
 
     chain.open();
-    settle().await;
+    run_until_idle().await;
     let (failed, retrying) = (Instant::now(), only(&chain));
     let Phase::Retrying { at } = retrying.phase else { panic!("{retrying:?}") };
     assert!(about(at, failed, 1.0) && retrying.since == failed, "{retrying:?}");
@@ -63,7 +63,7 @@ async fn a_message_is_visible_in_every_phase_until_it_is_handled() {
     assert_eq!(retrying.last_error(), Some(&busy));
 
     tokio::time::sleep_until(at).await;
-    settle().await;
+    run_until_idle().await;
     let running = only(&chain);
     assert_eq!((running.phase, running.since), (Phase::Running, Instant::now()));
     assert_eq!(running.last_error(), Some(&busy), "it is not over before it is handled");
@@ -85,7 +85,7 @@ async fn a_message_is_visible_in_every_phase_until_it_is_handled() {
     );
 
     tokio::time::sleep_until(at).await;
-    settle().await;
+    run_until_idle().await;
     let running = only(&chain);
     assert_eq!((running.phase, running.since), (Phase::Running, Instant::now()));
     assert_eq!(
@@ -102,7 +102,7 @@ async fn a_message_behind_its_own_key_or_without_a_permit_is_queued() {
     for number in 0..9 {
         chain.push(TestMessage::added(&number.to_string()));
     }
-    settle().await;
+    run_until_idle().await;
     let began = Instant::now();
     after(7).await;
     chain.push(TestMessage::modified("0", 1));
@@ -128,10 +128,10 @@ async fn an_error_is_forgotten_after_success() {
     after(10).await;
     assert!(last_error(&chain).attempts > 2);
     chain.push(TestMessage::modified("a", 1));
-    settle().await;
+    run_until_idle().await;
     assert!(chain.entries().is_empty());
     chain.push(TestMessage::modified("a", 2));
-    settle().await;
+    run_until_idle().await;
     let last_error = last_error(&chain);
     assert_eq!((last_error.attempts, last_error.since), (1, Instant::now()));
 }
@@ -148,10 +148,10 @@ async fn a_message_that_replaces_another_inherits_its_last_error() {
             let chain = scribe.chain(false);
             let failed = Instant::now();
             chain.push(TestMessage::added("a"));
-            settle().await;
+            run_until_idle().await;
             tokio::time::advance(Duration::from_millis(10)).await;
             chain.push(newer.clone());
-            settle().await;
+            run_until_idle().await;
             let entry = only(&chain);
             assert_eq!(
                 (entry.phase, entry.event.change()),
@@ -182,9 +182,9 @@ async fn if_superseded_by_key_the_newest_message_inherits_the_last_error() {
         Arc::new(NoMetrics),
     );
     chain.push(TestMessage::added("service"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::added("slice"));
-    settle().await;
+    run_until_idle().await;
     let entry = only(&chain);
     assert_eq!((entry.event.uid(), entry.phase), ("slice", Phase::Running));
     assert_eq!(entry.last_error().map(|last_error| &*last_error.error), Some("refused"));
@@ -194,7 +194,7 @@ async fn if_superseded_by_key_the_newest_message_inherits_the_last_error() {
 async fn a_panic_is_recorded_like_other_errors() {
     let chain = Scribe::new(|_| Answer::Panic).chain(false);
     chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     let entry = only(&chain);
     assert!(matches!(entry.phase, Phase::Failed { .. }), "{entry:?}");
     assert_eq!(

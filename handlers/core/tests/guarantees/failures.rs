@@ -7,7 +7,7 @@ use crate::message::TestMessage;
 use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{Async, OrderingKey};
 
-use crate::support::{Answer, Scribe, settle};
+use crate::support::{Answer, Scribe, run_until_idle};
 
 fn failing_until(uid: &'static str, version: u64) -> Scribe {
     Scribe::new(move |message| {
@@ -21,9 +21,9 @@ async fn a_retry_ends_for_a_newer_message_which_becomes_an_added() {
     let scribe = failing_until("a", 1);
     let chain = scribe.chain(false);
     chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::modified("a", 1));
-    settle().await;
+    run_until_idle().await;
     assert_eq!(
         scribe.attempts(),
         ["a added 0", "a added 1"],
@@ -40,7 +40,7 @@ async fn a_newer_message_continues_the_back_off() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     let before = scribe.attempts().len();
     chain.push(TestMessage::modified("a", 1));
-    settle().await;
+    run_until_idle().await;
     assert_eq!(scribe.attempts().len(), before + 1, "the newer one is tried at once");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(scribe.attempts().len(), before + 1, "and then waits as long as the older one would have");
@@ -54,9 +54,9 @@ async fn a_message_of_another_object_ends_a_retry_only_if_superseded_by_key() {
         let key = |_: &TestMessage| OrderingKey::of("one key");
         let chain = Async::new(scribe.wrapped(), policy, key, Arc::new(NoMetrics));
         chain.push(TestMessage::added("service"));
-        settle().await;
+        run_until_idle().await;
         chain.push(TestMessage::added("slice"));
-        settle().await;
+        run_until_idle().await;
         assert_eq!(
             scribe.attempts(),
             ["service added 0", "slice added 0"],
@@ -72,7 +72,7 @@ async fn only_success_or_the_time_limit_ends_the_retries_of_a_deletion() {
     let scribe = failing_until("a", u64::MAX);
     let chain = scribe.chain(true);
     chain.push(TestMessage::deleted("a"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::modified("a", 9));
     tokio::time::sleep(Duration::from_secs(100)).await;
     let attempts = scribe.attempts();
@@ -88,7 +88,7 @@ async fn a_failed_object_is_requeued_with_growing_delays() {
     // 60, 120 and 240 s, each up to a tenth more or less.
     for (second, attempts) in [(1, 1), (53, 1), (67, 2), (161, 2), (199, 3), (377, 3), (463, 4)] {
         tokio::time::sleep_until(start + Duration::from_secs(second)).await;
-        settle().await;
+        run_until_idle().await;
         assert_eq!(scribe.attempts().len(), attempts, "after {second} s");
     }
     assert_eq!(chain.busy(), 0, "meanwhile nothing of it is busy");
@@ -102,9 +102,9 @@ async fn a_failed_object_is_handled_at_once_when_it_changes() {
     });
     let chain = scribe.chain(false);
     chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::modified("a", 1));
-    settle().await;
+    run_until_idle().await;
     assert_eq!(scribe.attempts(), ["a added 0", "a added 1"]);
     assert_eq!(chain.queues(), 0, "and then it is forgotten that it failed");
 }
@@ -122,7 +122,7 @@ async fn panics_and_timeouts_are_failures_like_others() {
     });
     let chain = scribe.chain(false);
     chain.push(TestMessage::added("panics"));
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::added("hangs"));
     tokio::time::sleep(Duration::from_secs(90)).await;
     let attempts = scribe.attempts();

@@ -7,7 +7,7 @@ use crate::message::TestMessage;
 use staffetta_handler::testing::Fault;
 use staffetta_handler::{Async, Context, EventHandler, OrderingKey, QueueMetrics};
 
-use crate::support::{Answer, Scribe, settle};
+use crate::support::{Answer, Scribe, run_until_idle};
 
 /// Records its calls.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl QueueMetrics for Tape {
 
 async fn after(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    settle().await;
+    run_until_idle().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +56,7 @@ async fn a_successful_message_is_counted_once_in_each_metric() {
     let tape = Arc::<Tape>::default();
     let chain = Scribe::succeeding().with_metrics(false, Arc::clone(&tape) as Arc<dyn QueueMetrics>);
     chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     assert_eq!(tape.calls(), ["added", "waited 0 s", "worked 0 s"]);
 }
 
@@ -136,7 +136,7 @@ async fn a_message_that_replaces_another_inherits_its_queue_time() {
     let metrics = Arc::clone(&tape) as Arc<dyn QueueMetrics>;
     let chain = Async::new(scribe.wrapped(), false, |_: &TestMessage| OrderingKey::of("one key"), metrics);
     chain.push(TestMessage::deleted("a"));
-    settle().await;
+    run_until_idle().await;
     for version in [1, 2, 3] {
         chain.push(TestMessage::modified("b", version));
         after(5).await;

@@ -7,7 +7,7 @@ use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{Async, Message, OrderingKey};
 use std::sync::Arc;
 
-use crate::support::{Answer, Scribe, settle};
+use crate::support::{Answer, Scribe, run_until_idle};
 
 #[test]
 fn a_message_that_races_with_the_removal_of_its_queue_is_not_lost() {
@@ -48,7 +48,7 @@ async fn an_object_that_hangs_or_fails_does_not_delay_others() {
     chain.push(TestMessage::added("hangs"));
     chain.push(TestMessage::added("fails"));
     chain.push(TestMessage::added("works"));
-    settle().await;
+    run_until_idle().await;
     assert!(scribe.attempts().contains(&"works added 0".to_owned()));
     assert_eq!(
         chain.busy(),
@@ -67,9 +67,9 @@ async fn a_sleeping_retry_holds_no_permit() {
     for number in 0..50 {
         chain.push(TestMessage::added(&format!("fails{number}")));
     }
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::added("works"));
-    settle().await;
+    run_until_idle().await;
     assert!(scribe.attempts().contains(&"works added 0".to_owned()), "50 sleep, and there are 8 permits");
 }
 
@@ -94,7 +94,7 @@ async fn closed_queues_hold_messages_until_they_are_opened() {
     chain.push(TestMessage::modified("a", 1));
     chain.push(TestMessage::modified("a", 2));
     chain.push(TestMessage::added("b"));
-    settle().await;
+    run_until_idle().await;
     assert!(scribe.attempts().is_empty());
     chain.open();
     chain.until_busy_at_most(0).await;
@@ -114,10 +114,10 @@ async fn a_drain_waits_for_running_messages_and_ends_sleeping_ones() {
     for uid in ["works", "fails", "broken"] {
         chain.push(TestMessage::added(uid));
     }
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::added("fails late"));
     assert!(chain.drain(Duration::from_secs(5)).await);
-    settle().await;
+    run_until_idle().await;
     assert_eq!((scribe.attempts().len(), chain.queues()), (4, 0));
     let mut left: Vec<_> = chain.entries().into_iter().map(|entry| entry.event.uid().to_owned()).collect();
     left.sort();
@@ -125,7 +125,7 @@ async fn a_drain_waits_for_running_messages_and_ends_sleeping_ones() {
 
     let stuck = Scribe::new(|_| Answer::Hang).chain(false);
     stuck.push(TestMessage::added("hangs"));
-    settle().await;
+    run_until_idle().await;
     assert!(!stuck.drain(Duration::from_secs(5)).await, "what hangs does not end in time, and that is said");
 }
 
@@ -141,7 +141,7 @@ async fn a_halt_discards_queued_messages_and_leaves_no_timer() {
     for uid in ["hangs", "fails", "broken"] {
         chain.push(TestMessage::added(uid));
     }
-    settle().await;
+    run_until_idle().await;
     chain.push(TestMessage::deleted("hangs"));
     assert!(chain.halt(Duration::from_secs(70)).await, "what hangs is interrupted after a minute");
     tokio::time::sleep(Duration::from_secs(86_400)).await;

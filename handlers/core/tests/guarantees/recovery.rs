@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use staffetta_handler::testing::{Fault, NoMetrics};
 use staffetta_handler::{Async, EventHandler, Failure, Failures, Identity, Message, OrderingKey, Report};
 
-use crate::support::{Answer, Scribe, settle};
+use crate::support::{Answer, Scribe, run_until_idle};
 use tokio::time::Instant;
 
 #[derive(Default)]
@@ -81,7 +81,7 @@ async fn recovery_is_reported_once_after_retries_and_after_a_final_failure() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.told(), ["a added 0 recovered 3, told at attempt 1"]);
     world.chain.push(TestMessage::modified("a", 1));
-    settle().await;
+    run_until_idle().await;
     assert!(world.told().is_empty(), "nothing was wrong");
 }
 
@@ -89,9 +89,9 @@ async fn recovery_is_reported_once_after_retries_and_after_a_final_failure() {
 async fn a_superseded_message_is_no_recovery() {
     let world = world(&scribe([Fault::transient("busy"), Fault::transient("busy")]));
     world.chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     world.chain.push(TestMessage::modified("a", 1));
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.told(), ["a added 0 will retry 1", "a added 1 will retry 2, told at attempt 1"]);
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(world.told(), ["a added 1 recovered 2, told at attempt 1"]);
@@ -101,7 +101,7 @@ async fn a_superseded_message_is_no_recovery() {
 async fn a_shutdown_is_no_recovery() {
     let world = world(&scribe([Fault::transient("busy")]));
     world.chain.push(TestMessage::added("a"));
-    settle().await;
+    run_until_idle().await;
     assert!(world.chain.drain(Duration::from_secs(1)).await);
     assert_eq!(world.told(), ["a added 0 will retry 1"]);
 }
@@ -115,7 +115,7 @@ async fn the_success_of_a_trigger_is_no_recovery_while_the_event_of_its_object_f
     }));
     let message = |message: TestMessage| async {
         world.chain.push(message);
-        settle().await;
+        run_until_idle().await;
     };
     message(TestMessage::trigger("a", 1)).await;
     message(TestMessage::modified("a", 1)).await;

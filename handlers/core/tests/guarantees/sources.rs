@@ -11,7 +11,7 @@ use staffetta_handler::{
     TriggerSender,
 };
 
-use crate::support::settle;
+use crate::support::run_until_idle;
 
 #[derive(Clone)]
 struct Due(Identity);
@@ -84,10 +84,10 @@ async fn a_trigger_is_ordered_with_the_events_of_its_object_only() {
     let (chain, push, log) = chain();
     let web = Arc::new(pod("default", "web"));
     push(Event::Added(Arc::clone(&web)).erase());
-    settle().await;
+    run_until_idle().await;
     push(AnyEvent::trigger(Due::pod(&web)));
     push(AnyEvent::trigger(Due::node("n1")));
-    settle().await;
+    run_until_idle().await;
     assert_eq!(*log.lock().unwrap(), ["present web", "due n1"]);
     chain.until_busy_at_most(0).await;
     assert_eq!(*log.lock().unwrap(), ["present web", "due n1", "due web"]);
@@ -99,7 +99,7 @@ async fn a_newer_trigger_replaces_an_older_one_and_a_deletion_replaces_both() {
     let web = Arc::new(pod("default", "web"));
     for _ in 0..5 {
         push(AnyEvent::trigger(Due::pod(&web)));
-        settle().await;
+        run_until_idle().await;
     }
     push(Event::<Pod>::Deleted(Tombstone::Last(Arc::clone(&web))).erase());
     chain.until_busy_at_most(0).await;

@@ -145,7 +145,7 @@ impl EventHandler<TestMessage> for Scribe {
 }
 
 /// Runs all tasks that are ready, without advancing the clock.
-pub(crate) async fn settle() {
+pub(crate) async fn run_until_idle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }

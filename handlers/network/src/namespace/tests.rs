@@ -214,8 +214,8 @@ async fn the_network_of_a_missed_deletion_is_found_by_its_mark() {
     let mut world = World::with_network().await;
     world.restart().await;
     let owners = world.handler.owners().await.unwrap();
-    let told: Vec<_> = owners.iter().map(|owner| (&*owner.name, &*owner.uid)).collect();
-    assert_eq!(told, [("web", UID)]);
+    let reported: Vec<_> = owners.iter().map(|owner| (&*owner.name, &*owner.uid)).collect();
+    assert_eq!(reported, [("web", UID)]);
     world.missed().await.unwrap();
     assert!(!world.exists());
     assert_eq!(world.handler.records.get(&UID.into()), None);

@@ -55,7 +55,7 @@ async fn after_a_restart_no_pod_is_reported_while_its_node_was_not_read_or_the_r
         cloud.freeze_reads(late);
         let first = World::new(&cloud, prefixes()).await;
         first.feed.added(node("windows")).await.unwrap();
-        settle().await;
+        run_until_idle().await;
         first.feed.added(pod("web", "Pending", "")).await.unwrap();
         let second = World::new(&cloud, prefixes()).await;
         let web = running("web", "10.0.0.16/32", "10.0.0.16");
@@ -79,7 +79,7 @@ async fn one_read_without_a_block_takes_no_address_from_its_pod_and_reports_none
     let world = World::new(&cloud, prefixes()).await;
     cloud.freeze_reads(true);
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     sleep(RESYNC + Duration::from_secs(5)).await;
     cloud.freeze_reads(false);
@@ -93,7 +93,7 @@ async fn one_read_without_a_block_takes_no_address_from_its_pod_and_reports_none
 async fn an_annotation_that_a_living_pod_loses_is_written_again_with_an_event_and_its_address_stays() {
     let world = World::new(&cloud(), prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     assert_eq!((world.written().len(), world.notes()), (2, vec![]), "the first write is no repair");
     for lost in ["", "nonsense", "10.0.0.99/32"] {
@@ -119,7 +119,7 @@ async fn an_annotation_that_was_lost_while_the_controller_was_down_takes_no_addr
         let cloud = cloud();
         let first = World::new(&cloud, prefixes()).await;
         first.feed.added(node("windows")).await.unwrap();
-        settle().await;
+        run_until_idle().await;
         for name in ["a", "b"] {
             first.feed.added(pod(name, "Pending", "")).await.unwrap();
         }
@@ -148,7 +148,7 @@ async fn an_annotation_that_is_lost_while_the_node_cannot_be_read_is_remembered(
     let cloud = cloud();
     let first = World::new(&cloud, prefixes()).await;
     first.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     first.feed.added(pod("web", "Pending", "")).await.unwrap();
     let second = World::new(&cloud, prefixes()).await;
     second.feed.added(pod("web", "Pending", "10.0.0.16/32")).await.unwrap();
@@ -164,7 +164,7 @@ async fn the_address_in_the_status_of_a_pod_is_its_own_whatever_it_was_given_mea
     let cloud = cloud();
     let first = World::new(&cloud, prefixes()).await;
     first.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     first.feed.added(pod("web", "Pending", "")).await.unwrap();
     // Its annotation is lost before its status shows the address that its network has already.
     let second = World::new(&cloud, prefixes()).await;
@@ -200,9 +200,9 @@ async fn two_nodes_of_one_machine_share_its_addresses_also_after_a_restart() {
     for number in 0..40 {
         let node = ["win", "renamed"][number % 2];
         let pod = on(node, pod(&format!("pod-{number}"), "Pending", ""));
-        settle().await;
+        run_until_idle().await;
         world.feed.added(pod.clone()).await.unwrap();
-        settle().await;
+        run_until_idle().await;
         world.feed.trigger(AddressReady::of(&pod)).await.unwrap();
         let written = world.written();
         let address = written.last().unwrap().as_str().unwrap().strip_suffix("/32").unwrap().to_owned();
@@ -233,7 +233,7 @@ async fn two_nodes_of_one_machine_share_its_addresses_also_after_a_restart() {
     for pod in annotated.iter().filter(|pod| pod.spec.as_ref().unwrap().node_name.as_deref() == Some("win")) {
         restarted.feed.deleted(pod.clone()).await.unwrap();
     }
-    settle().await;
+    run_until_idle().await;
     assert_eq!(restarted.table.metrics().used, 28);
 }
 
@@ -242,7 +242,7 @@ async fn a_machine_that_two_reads_do_not_show_gives_no_address_and_its_node_adve
     let cloud = cloud();
     let world = World::new(&cloud, prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     cloud.remove_machine(&"i-1".into());
     world.triggered();
@@ -268,7 +268,7 @@ async fn a_machine_that_two_reads_do_not_show_gives_no_address_and_its_node_adve
 async fn a_config_map_that_is_deleted_or_lacks_its_switches_switches_nothing_off() {
     let world = World::new(&cloud(), prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.written(), ["144"]);
     let blocks = world.cloud.blocks();
     let partial =
@@ -285,7 +285,7 @@ async fn a_config_map_that_is_deleted_or_lacks_its_switches_switches_nothing_off
     world.feed.modified(node("windows")).await.unwrap();
     world.feed.added(pod("last", "Pending", "")).await.unwrap();
     assert!(matches!(&world.notes()[..], [note] if note.starts_with("amazon-vpc-cni OptionsDeleted: ")));
-    settle().await;
+    run_until_idle().await;
     let written = world.written();
     let addresses = [16, 17, 18, 19].map(|last| json!(format!("10.0.0.{last}/32")));
     assert!(addresses.iter().all(|address| written.contains(address)), "{written:?}");
@@ -300,7 +300,7 @@ async fn a_config_map_that_is_deleted_or_lacks_its_switches_switches_nothing_off
 async fn a_capacity_that_changes_with_the_removal_of_the_last_other_blocks_is_advertised_at_once() {
     let world = World::new(&cloud(), json!({ "enable-windows-ipam": "true" })).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     world.feed.modified(options(&prefixes())).await.unwrap();
     world.feed.modified(node("windows")).await.unwrap();
@@ -323,7 +323,7 @@ async fn a_pod_on_a_node_that_cannot_be_read_has_an_event_and_a_running_one_has_
     world.feed.added(pod("early", "Pending", "")).await.unwrap();
     assert_eq!(world.notes(), [""; 0], "the read of its node has not failed");
     assert!(world.feed.added(node("windows")).await.is_err());
-    settle().await;
+    run_until_idle().await;
     assert!(world.triggered().contains(&"early".to_owned()));
     world.feed.trigger(AddressReady::of(&pod("early", "Pending", ""))).await.unwrap();
     world.feed.added(pod("late", "Pending", "")).await.unwrap();

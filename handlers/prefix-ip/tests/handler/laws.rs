@@ -112,7 +112,7 @@ impl Cluster {
             needed: 1,
             next_cut: 0,
         };
-        cluster.settle().await;
+        cluster.run_until_idle().await;
         cluster
     }
 
@@ -131,7 +131,7 @@ impl Cluster {
     }
 
     /// Lets the handler see what changed, until nothing does.
-    async fn settle(&mut self) {
+    async fn run_until_idle(&mut self) {
         for node in NODES {
             Self::permitted(self.world.feed.modified(renamed(node)).await);
         }
@@ -254,7 +254,7 @@ impl Cluster {
                 }
             }
         }
-        self.settle().await;
+        self.run_until_idle().await;
     }
 
     /// Ends all pods except for `left`, and lets all surplus be removed.

@@ -26,7 +26,7 @@ async fn a_node_gets_its_capacity_and_a_pod_the_lowest_address_of_its_first_pref
     let world = World::new(&cloud(), prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
     assert_eq!(world.written(), ["144"]);
-    settle().await;
+    run_until_idle().await;
     let calls = world.cloud.calls();
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     assert_eq!(world.written(), ["10.0.0.16/32"]);
@@ -55,7 +55,7 @@ async fn without_prefix_delegation_a_pod_gets_a_single_address_with_the_length_o
     let world = World::new(&cloud(), json!({ "enable-windows-ipam": "true" })).await;
     world.feed.added(node("windows")).await.unwrap();
     assert_eq!(world.written(), ["9"]);
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     assert_eq!(world.written(), ["10.0.0.5/24"]);
 }
@@ -67,12 +67,12 @@ async fn a_pod_waits_while_the_provider_throttles_and_is_woken_as_soon_as_there_
     world.cloud.faults().inject(PrefixMethod::Assign, 1, Fault::Fail(throttled));
     world.feed.added(node("windows")).await.unwrap();
     let web = pod("web", "Pending", "");
-    settle().await;
+    run_until_idle().await;
     world.feed.added(web.clone()).await.unwrap();
     world.feed.modified(web.clone()).await.unwrap();
     let text = "the node win has no free address: the provider assigns no more; see the Events of the node";
     assert_eq!(*world.notes.lock().unwrap(), [format!("web NoAddress: {text}")], "one Event for one reason");
-    settle().await;
+    run_until_idle().await;
     world.triggered.lock().unwrap().clear();
     sleep(Duration::from_secs(10)).await;
     assert_eq!(*world.triggered.lock().unwrap(), [""; 0], "nothing is asked again meanwhile");
@@ -92,10 +92,10 @@ async fn a_pod_that_came_before_its_node_is_woken_with_the_node_and_with_the_swi
     world.feed.added(node("windows")).await.unwrap();
     assert!(world.written().is_empty());
     world.feed.modified(options(&prefixes())).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert_eq!(std::mem::take(&mut *world.triggered.lock().unwrap()), ["win"]);
     world.feed.modified(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert!(world.triggered.lock().unwrap().contains(&"web".to_owned()));
     world.feed.trigger(AddressReady::of(&web)).await.unwrap();
     assert_eq!(world.written(), ["144", "10.0.0.16/32"]);
@@ -106,7 +106,7 @@ async fn a_node_that_loses_its_label_or_the_function_advertises_nothing_and_give
     for unlabelled in [true, false] {
         let world = World::new(&cloud(), prefixes()).await;
         world.feed.added(node("windows")).await.unwrap();
-        settle().await;
+        run_until_idle().await;
         let mut shown = node(if unlabelled { "linux" } else { "windows" });
         let capacity = [(PRIVATE_IPV4_ADDRESS.to_owned(), Quantity("144".to_owned()))];
         shown.status.get_or_insert_default().capacity = Some(capacity.into());
@@ -114,7 +114,7 @@ async fn a_node_that_loses_its_label_or_the_function_advertises_nothing_and_give
             world.feed.modified(options(&json!({ "enable-windows-ipam": "false" }))).await.unwrap();
         }
         world.feed.modified(shown).await.unwrap();
-        settle().await;
+        run_until_idle().await;
         assert_eq!(world.written(), ["144", "0"]);
         assert!(world.cloud.blocks().is_empty());
     }
@@ -124,7 +124,7 @@ async fn a_node_that_loses_its_label_or_the_function_advertises_nothing_and_give
 async fn the_address_of_an_ended_or_deleted_pod_is_handed_out_again_only_after_its_cool_down() {
     let world = World::new(&cloud(), prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     for name in ["a", "b", "c"] {
         world.feed.added(pod(name, "Pending", "")).await.unwrap();
     }
@@ -145,7 +145,7 @@ async fn after_a_restart_a_pod_keeps_its_address_and_a_forged_annotation_is_repl
     let cloud = cloud();
     let world = World::new(&cloud, prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     let restarted = World::new(&cloud, prefixes()).await;
     let mut running = pod("web", "Running", "10.0.0.16/32");
@@ -170,7 +170,7 @@ async fn after_a_restart_a_read_that_is_late_takes_no_address_from_a_pod() {
     cloud.freeze_reads(true);
     let first = World::new(&cloud, prefixes()).await;
     first.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     first.feed.added(pod("starting", "Pending", "")).await.unwrap();
     first.feed.added(pod("running", "Pending", "")).await.unwrap();
     assert_eq!(first.written(), ["144", "10.0.0.16/32", "10.0.0.17/32"]);
@@ -202,7 +202,7 @@ async fn after_a_restart_a_read_that_is_late_takes_no_address_from_a_pod() {
 async fn a_running_pod_with_an_address_that_it_was_not_given_is_reported_and_takes_none() {
     let world = World::new(&cloud(), prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     let error = world.feed.added(pod("web", "Running", "192.0.2.1/32")).await.unwrap_err();
     assert_eq!((error.reason(), error.transient()), ("ForeignAddress", false));
     assert_eq!(world.table.address_of("win", &"web".into()), None);
@@ -210,12 +210,12 @@ async fn a_running_pod_with_an_address_that_it_was_not_given_is_reported_and_tak
     world.feed.added(pod("db", "Running", "")).await.unwrap();
     world.triggered.lock().unwrap().clear();
     world.feed.modified(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert_eq!(*world.triggered.lock().unwrap(), ["db"], "its node may serve it now");
     world.feed.trigger(AddressReady::of(&pod("db", "Running", ""))).await.unwrap();
     world.triggered.lock().unwrap().clear();
     world.feed.modified(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     assert_eq!(*world.triggered.lock().unwrap(), [""; 0], "it waits no more");
 }
 
@@ -223,7 +223,7 @@ async fn a_running_pod_with_an_address_that_it_was_not_given_is_reported_and_tak
 async fn a_pod_that_the_webhook_did_not_change_gets_an_address_and_an_event_that_says_so_once() {
     let world = World::new(&cloud(), prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     let pod = |name: &str, selector: Value| -> Pod {
         let spec = json!({ "nodeName": "win", "nodeSelector": selector, "containers": [{ "name": "c" }] });
         let metadata = json!({ "namespace": "shop", "name": name, "uid": name, "resourceVersion": "1" });
@@ -262,12 +262,12 @@ async fn a_node_whose_machine_does_not_exist_is_reported_with_its_id() {
 async fn switching_the_mode_changes_the_capacity_and_keeps_the_addresses_of_running_pods() {
     let world = World::new(&cloud(), json!({ "enable-windows-ipam": "true" })).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.triggered.lock().unwrap().clear();
     world.feed.modified(options(&prefixes())).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     let triggered = std::mem::take(&mut *world.triggered.lock().unwrap());
     assert_eq!(triggered, ["win", "win"], "for the options, and for the slots that are free meanwhile");
     world.feed.modified(node("windows")).await.unwrap();
@@ -291,7 +291,7 @@ async fn after_a_restart_a_running_pod_keeps_the_address_that_it_uses_whatever_i
     let cloud = cloud();
     let world = World::new(&cloud, prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
-    settle().await;
+    run_until_idle().await;
     world.feed.added(pod("web", "Pending", "")).await.unwrap();
     let restarted = World::new(&cloud, prefixes()).await;
     let mut forged = pod("web", "Running", "10.0.0.20/32");
@@ -314,7 +314,7 @@ async fn a_dry_run_shows_the_capacity_and_that_a_pod_would_wait() {
     let world = World::start(&cloud, prefixes(), PrefixIpHandler::dry_run).await;
     world.feed.added(node("windows")).await.unwrap();
     assert_eq!(world.written(), ["144"]);
-    settle().await;
+    run_until_idle().await;
     let error = world.feed.added(pod("web", "Pending", "")).await.unwrap_err();
     assert!(error.to_string().starts_with("the node win has no free address: the provider"), "{error}");
     assert!(!error.transient(), "a dry run does not wait");

@@ -150,6 +150,6 @@ pub(crate) fn pod(name: &str, phase: &str, annotation: &str) -> Pod {
 }
 
 /// Lets the worker assign what is planned.
-pub(crate) async fn settle() {
+pub(crate) async fn run_until_idle() {
     sleep(Duration::from_secs(1)).await;
 }

@@ -18,9 +18,9 @@ use crate::engine::testing::CapturedLog;
 use crate::engine::watcher::EventSink;
 
 /// A handler that returns the results of a closure.
-struct Told<F>(Mutex<F>);
+struct Reported<F>(Mutex<F>);
 
-impl<F, E> ResourceEventHandler<Pod> for Told<F>
+impl<F, E> ResourceEventHandler<Pod> for Reported<F>
 where
     F: FnMut() -> Result<(), E> + Send + 'static,
     E: Failure,
@@ -47,12 +47,12 @@ struct World {
 
 impl World {
     fn new<E: Failure>(handle: impl FnMut() -> Result<(), E> + Send + 'static) -> Self {
-        Self::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().erase(), false)
+        Self::around(Registration::new(Reported(Mutex::new(handle))).on::<Pod>().erase(), false)
     }
 
     /// Returns a world in which successes are told.
     fn proud<E: Failure>(handle: impl FnMut() -> Result<(), E> + Send + 'static) -> Self {
-        Self::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().erase(), true)
+        Self::around(Registration::new(Reported(Mutex::new(handle))).on::<Pod>().erase(), true)
     }
 
     fn around(registration: Registration, success: bool) -> Self {
@@ -75,11 +75,11 @@ impl World {
     /// Returns the occurrences until `second` after the start, each with its second.
     async fn until(&mut self, second: u64) -> Vec<(u64, Occurrence)> {
         let end = self.started + Duration::from_secs(second);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Ok(Some(occurrence)) = tokio::time::timeout_at(end, self.occurrences.recv()).await {
-            told.push((self.started.elapsed().as_secs(), occurrence));
+            reported.push((self.started.elapsed().as_secs(), occurrence));
         }
-        told
+        reported
     }
 }
 
@@ -106,9 +106,9 @@ async fn a_success_that_changed_something_is_told_where_asked_for() {
     for _ in 0..2 {
         world.added().await;
     }
-    let told = world.until(10).await;
-    assert_eq!(told.len(), 1, "the second time nothing was changed");
-    let (_, Occurrence { warning, reason, handler, regarding, note, .. }) = &told[0];
+    let reported = world.until(10).await;
+    assert_eq!(reported.len(), 1, "the second time nothing was changed");
+    let (_, Occurrence { warning, reason, handler, regarding, note, .. }) = &reported[0];
     assert_eq!((*warning, *reason, &**handler, &*regarding.name), (false, "Handled", "vif", "web"));
     assert_eq!(note, "handled in 0 ms");
     world.event(Event::Modified(Arc::new(pod("shop", "web")))).await;
@@ -129,8 +129,12 @@ async fn the_end_of_a_failure_is_told_once() {
         changing(&[true])()
     });
     world.added().await;
-    let told = world.until(600).await;
-    let normal: Vec<_> = told.iter().filter(|(_, told)| !told.warning).map(|(_, told)| told.reason).collect();
+    let reported = world.until(600).await;
+    let normal: Vec<_> = reported
+        .iter()
+        .filter(|(_, reported)| !reported.warning)
+        .map(|(_, reported)| reported.reason)
+        .collect();
     assert_eq!(normal, ["Recovered"]);
 }
 
@@ -146,9 +150,9 @@ async fn an_error_that_passes_within_seconds_is_not_reported() {
 async fn a_lasting_failure_is_reported_within_half_a_minute_and_logged_once() {
     let mut world = World::new(failing_for(300, Fault::transient("the quota is used up")));
     world.added().await;
-    let told = world.until(200).await;
-    assert!((10..=30).contains(&told[0].0), "{}", told[0].0);
-    let occurrence = &told[0].1;
+    let reported = world.until(200).await;
+    assert!((10..=30).contains(&reported[0].0), "{}", reported[0].0);
+    let occurrence = &reported[0].1;
     assert_eq!(
         (occurrence.warning, occurrence.reason, &*occurrence.handler),
         (true, "HandlingFailed", "vif")
@@ -157,7 +161,7 @@ async fn a_lasting_failure_is_reported_within_half_a_minute_and_logged_once() {
     assert_eq!(occurrence.regarding.resource_version.as_deref(), Some("1"));
     let (what, then) = occurrence.note.split_once("; attempt ").expect("it says when it is tried again");
     assert!(what == "the quota is used up" && then.contains(" follows in "), "{}", occurrence.note);
-    assert!(told.len() >= 3, "each further attempt is told, and counted by the recorder");
+    assert!(reported.len() >= 3, "each further attempt is told, and counted by the recorder");
 
     let lines = world.logged.with("");
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -179,8 +183,8 @@ async fn a_lasting_failure_is_reported_within_half_a_minute_and_logged_once() {
     }
     assert!(line["attempt"].as_u64() >= Some(3) && line["again_s"].is_f64(), "{line}");
 
-    let told = world.until(1000).await;
-    let last = &told.last().unwrap().1;
+    let reported = world.until(1000).await;
+    let last = &reported.last().unwrap().1;
     assert_eq!((last.warning, last.reason), (false, "Recovered"));
     assert!(last.note.starts_with("handled again after ") && last.note.ends_with(" min"), "{}", last.note);
     assert_eq!(world.logged.with("handling works again").len(), 1);
@@ -191,9 +195,9 @@ async fn a_failure_with_a_long_delay_is_reported_at_once() {
     let hint = Duration::from_secs(60);
     let mut world = World::new(failing_for(30, Fault::transient("busy").after(hint)));
     world.added().await;
-    let told = world.until(59).await;
-    assert_eq!(told.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [0]);
-    assert_eq!(told[0].1.note, "busy; attempt 2 follows in 60 s");
+    let reported = world.until(59).await;
+    assert_eq!(reported.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [0]);
+    assert_eq!(reported[0].1.note, "busy; attempt 2 follows in 60 s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,11 +212,11 @@ async fn a_waiting_object_is_reported_after_half_a_minute_and_logged_once() {
     }
     let mut world = World::new(failing_for(100, waiting()));
     world.added().await;
-    let told = world.until(3600).await;
-    let seconds: Vec<_> = told.iter().map(|(second, occurrence)| (*second, occurrence.warning)).collect();
+    let reported = world.until(3600).await;
+    let seconds: Vec<_> = reported.iter().map(|(second, occurrence)| (*second, occurrence.warning)).collect();
     assert_eq!(seconds, [(30, true), (60, true), (90, true), (100, false)]);
-    assert_eq!(told[0].1.note, "not active yet; attempt 32 follows in 1 s");
-    assert_eq!(told[3].1.reason, "Recovered");
+    assert_eq!(reported[0].1.note, "not active yet; attempt 32 follows in 1 s");
+    assert_eq!(reported[3].1.reason, "Recovered");
     assert_eq!(world.logged.with("handling keeps failing; it is retried").len(), 1);
 }
 
@@ -226,8 +230,8 @@ async fn a_change_of_the_object_does_not_advance_the_report() {
         assert!(world.until(second).await.is_empty());
         world.event(Event::Modified(Arc::new(pod("shop", "web")))).await;
     }
-    let told = world.until(45).await;
-    assert!(told.len() == 1 && (30..=31).contains(&told[0].0), "{told:?}");
+    let reported = world.until(45).await;
+    assert!(reported.len() == 1 && (30..=31).contains(&reported[0].0), "{reported:?}");
 }
 
 /// A handler that never returns.
@@ -245,19 +249,19 @@ impl ResourceEventHandler<Pod> for Hangs {
 async fn a_timed_out_attempt_is_reported_at_once() {
     let mut world = World::around(Registration::new(Hangs).on::<Pod>().erase(), false);
     world.added().await;
-    let told = world.until(61).await;
-    assert_eq!((told.len(), told[0].0, told[0].1.reason), (1, 60, "TimedOut"));
+    let reported = world.until(61).await;
+    assert_eq!((reported.len(), reported[0].0, reported[0].1.reason), (1, 60, "TimedOut"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_failure_is_logged_once_and_is_handled_again_later() {
     let mut world = World::new(failing_for(90, Fault::permanent("refused")));
     world.added().await;
-    let told = world.until(1000).await;
-    let reasons: Vec<_> = told.iter().map(|(_, occurrence)| occurrence.reason).collect();
+    let reported = world.until(1000).await;
+    let reasons: Vec<_> = reported.iter().map(|(_, occurrence)| occurrence.reason).collect();
     assert_eq!(reasons, ["HandlingFailed", "HandlingFailed", "Recovered"]);
-    let (first, again, last) = (&told[0], &told[1], &told[2]);
-    assert!(first.0 == 0 && (54..=66).contains(&again.0) && (162..=198).contains(&last.0), "{told:?}");
+    let (first, again, last) = (&reported[0], &reported[1], &reported[2]);
+    assert!(first.0 == 0 && (54..=66).contains(&again.0) && (162..=198).contains(&last.0), "{reported:?}");
     let delay = first.1.note.strip_prefix("refused; it is handled again in ").unwrap();
     assert!(delay.ends_with(" s, or when it changes"), "{}", first.1.note);
     assert!(last.1.note.starts_with("handled again after 2 failed attempts in "), "{}", last.1.note);
@@ -272,9 +276,9 @@ async fn a_requested_delay_is_obeyed_for_five_minutes_at_most() {
     let asked = Duration::from_secs(1200);
     let mut world = World::new(failing_for(1, Fault::transient("busy").after(asked)));
     world.added().await;
-    let told = world.until(3600).await;
-    let told: Vec<_> = told.iter().map(|(second, occurrence)| (*second, occurrence.reason)).collect();
-    assert_eq!(told, [(0, "HandlingFailed"), (300, "Recovered")]);
+    let reported = world.until(3600).await;
+    let reported: Vec<_> = reported.iter().map(|(second, occurrence)| (*second, occurrence.reason)).collect();
+    assert_eq!(reported, [(0, "HandlingFailed"), (300, "Recovered")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -314,11 +318,11 @@ async fn a_failure_that_affects_another_object_is_reported_there_and_so_is_its_e
         if failures >= 0 { Err(OfService(Box::new(service.clone()))) } else { Ok(()) }
     });
     world.added().await;
-    let told = world.until(100).await;
-    let told: Vec<_> =
-        told.iter().map(|(_, occurrence)| (occurrence.reason, occurrence.regarding.clone())).collect();
-    assert_eq!((told[0].0, told[1].0, told.len()), ("DriverRefused", "Recovered", 2));
-    for (_, regarding) in told {
+    let reported = world.until(100).await;
+    let reported: Vec<_> =
+        reported.iter().map(|(_, occurrence)| (occurrence.reason, occurrence.regarding.clone())).collect();
+    assert_eq!((reported[0].0, reported[1].0, reported.len()), ("DriverRefused", "Recovered", 2));
+    for (_, regarding) in reported {
         assert_eq!((&*regarding.kind, &*regarding.api_version), ("Service", "v1"));
     }
 }
@@ -328,9 +332,9 @@ async fn an_undecodable_object_is_reported() {
     let mut world = World::new(|| Ok::<_, Fault>(()));
     let identity = Identity::of::<Pod>(Some("shop".into()), "odd".into(), "u".into());
     world.pipeline.undecodable(&Undecodable { identity, error: "invalid type: string".into() });
-    let told = world.until(1).await;
-    assert_eq!((told.len(), told[0].1.reason), (1, "ObjectUndecodable"));
-    assert_eq!(told[0].1.note, "cannot be decoded as a Pod: invalid type: string");
+    let reported = world.until(1).await;
+    assert_eq!((reported.len(), reported[0].1.reason), (1, "ObjectUndecodable"));
+    assert_eq!(reported[0].1.note, "cannot be decoded as a Pod: invalid type: string");
     assert_eq!(world.logged.with("an object cannot be decoded").len(), 1);
 }
 
@@ -359,7 +363,7 @@ async fn a_panic_of_an_index_ends_only_its_event_and_is_logged_and_counted() {
         Ok::<_, Fault>(())
     };
     let registration =
-        Registration::new(Told(Mutex::new(handle))).on::<Pod>().index::<Pod>(Arc::new(Brittle));
+        Registration::new(Reported(Mutex::new(handle))).on::<Pod>().index::<Pod>(Arc::new(Brittle));
     let world = World::around(registration.erase(), false);
     world.pipeline.listed(std::any::TypeId::of::<Pod>());
     world.added().await;
@@ -377,7 +381,7 @@ async fn a_deferred_event_leaves_the_retries_of_its_object_and_a_declined_one_en
         (Interest::Deferred("not yet"), &["HandlingFailed", "HandlingFailed", "Recovered"][..]),
         (Interest::Declined("not any more"), &["HandlingFailed"]),
     ] {
-        let handler = Told(Mutex::new(failing_for(90, Fault::permanent("refused"))));
+        let handler = Reported(Mutex::new(failing_for(90, Fault::permanent("refused"))));
         let registration = Registration::new(handler)
             .on::<Pod>()
             .erase()
@@ -385,8 +389,12 @@ async fn a_deferred_event_leaves_the_retries_of_its_object_and_a_declined_one_en
         let mut world = World::around(registration, false);
         world.added().await;
         world.event(Event::Modified(Arc::new(pod("shop", "web")))).await;
-        let told = world.until(1000).await;
-        assert_eq!(told.iter().map(|(_, told)| told.reason).collect::<Vec<_>>(), expected, "{answer:?}");
+        let reported = world.until(1000).await;
+        assert_eq!(
+            reported.iter().map(|(_, reported)| reported.reason).collect::<Vec<_>>(),
+            expected,
+            "{answer:?}"
+        );
     }
 }
 
@@ -417,7 +425,7 @@ async fn a_handler_that_is_registered_twice_for_a_kind_gets_each_event_once() {
         Ok::<_, Fault>(())
     };
     let world =
-        World::around(Registration::new(Told(Mutex::new(handle))).on::<Pod>().on::<Pod>().erase(), false);
+        World::around(Registration::new(Reported(Mutex::new(handle))).on::<Pod>().on::<Pod>().erase(), false);
     world.added().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(*handled.lock(), 1);

@@ -115,9 +115,9 @@ mod tests {
 
     #[test]
     fn an_expired_lease_is_told_apart_from_one_that_is_held() {
-        let told = |age| Renewal { age, duration: 15 }.to_string();
-        assert!(told(Some(3.0)).starts_with("last renewed 3s ago; another replica takes over"));
-        assert!(told(Some(300.0)).ends_with("has expired after 15 s: no replica leads"));
-        assert_eq!(told(None), "never renewed");
+        let reported = |age| Renewal { age, duration: 15 }.to_string();
+        assert!(reported(Some(3.0)).starts_with("last renewed 3s ago; another replica takes over"));
+        assert!(reported(Some(300.0)).ends_with("has expired after 15 s: no replica leads"));
+        assert_eq!(reported(None), "never renewed");
     }
 }

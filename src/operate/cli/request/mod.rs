@@ -347,13 +347,13 @@ mod tests {
         add_others(&mut state, Ok(others));
         add_others(&mut state, Err(RequestError::Rejected("you may not list pods".to_owned())));
         assert_eq!((state.objects.len(), state.ready), (1, false));
-        let told = state.waits.iter().map(|wait| (wait.name.as_str(), wait.reason.as_deref().unwrap()));
+        let reported = state.waits.iter().map(|wait| (wait.name.as_str(), wait.reason.as_deref().unwrap()));
         let expected = [
             ("replica relay-1", "only from the loopback address"),
             ("replica relay-2", "ask again later"),
             ("the other replicas", "you may not list pods"),
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(reported.collect::<Vec<_>>(), expected);
     }
 
     #[test]

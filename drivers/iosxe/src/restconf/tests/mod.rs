@@ -156,13 +156,13 @@ async fn an_answer_to_a_read_is_quoted_by_its_status_alone() {
         for body in [SECRET.to_owned(), problem.to_string()] {
             let server = server().await;
             answers(&server, ResponseTemplate::new(status).set_body_string(body)).await;
-            let told = format!("{:?}", get(&client(&server)).await.unwrap_err());
-            assert!(told.contains(&format!("HTTP {status}")) && !told.contains(SECRET), "{told}");
+            let reported = format!("{:?}", get(&client(&server)).await.unwrap_err());
+            assert!(reported.contains(&format!("HTTP {status}")) && !reported.contains(SECRET), "{reported}");
         }
     }
     let link = server_of(&format!("<XRD><Link rel='restconf' href='http://{SECRET}/'/></XRD>")).await;
-    let told = format!("{:?}", get(&client(&link)).await.unwrap_err());
-    assert!(!told.contains(SECRET), "{told}");
+    let reported = format!("{:?}", get(&client(&link)).await.unwrap_err());
+    assert!(!reported.contains(SECRET), "{reported}");
 }
 
 #[tokio::test]

@@ -117,8 +117,8 @@ async fn a_busy_load_balancer_that_bears_no_mark_yet_is_waited_for_and_not_calle
     // Those who come meanwhile are looked at by one list, which lacks the one without a mark.
     tokio::time::sleep(Duration::from_millis(250)).await;
     fake.requests();
-    for told in futures_util::future::join_all(waiting.iter().map(|tree| driver.progress(tree))).await {
-        assert!(matches!(told.unwrap(), LoadBalancerProgress::Pending { .. }));
+    for reported in futures_util::future::join_all(waiting.iter().map(|tree| driver.progress(tree))).await {
+        assert!(matches!(reported.unwrap(), LoadBalancerProgress::Pending { .. }));
     }
     let lists = fake.requests().into_iter().filter(|request| request.contains("loadbalancers?")).count();
     assert!((1..=2).contains(&lists), "{lists} lists for four who ask");

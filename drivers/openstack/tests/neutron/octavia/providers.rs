@@ -93,11 +93,11 @@ async fn sctp_is_served_with_its_own_kind_of_monitor() {
     let found = driver.load_balancers(None).await.unwrap().remove(0).resource;
     assert_eq!(asked(&found), spec.listeners);
     let state = fake.state();
-    let told = |things: &std::collections::BTreeMap<String, Value>, name: &str| {
+    let reported = |things: &std::collections::BTreeMap<String, Value>, name: &str| {
         things.values().map(|thing| thing[name].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(told(&state.octavia.listeners, "protocol"), ["SCTP"]);
-    assert_eq!(told(&state.octavia.monitors, "type"), ["SCTP"]);
+    assert_eq!(reported(&state.octavia.listeners, "protocol"), ["SCTP"]);
+    assert_eq!(reported(&state.octavia.monitors, "type"), ["SCTP"]);
 }
 
 #[tokio::test]

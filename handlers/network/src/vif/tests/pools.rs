@@ -234,13 +234,13 @@ async fn only_a_pool_with_an_observer_is_fed_with_pods_and_nodes() {
     let kinds: Vec<_> = indexes.iter().map(|index| index.kind.name.to_string()).collect();
     assert_eq!(kinds, ["Pod", "Node"]);
     let node = Kind::of::<Node>();
-    let told = |change, name: &str| -> AnyEvent {
+    let reported = |change, name: &str| -> AnyEvent {
         let object = node.decode(json!({ "metadata": { "name": name, "uid": name } })).unwrap();
         let staffetta_handler::WatchItem::Object(object) = object else { panic!("it is a node") };
         AnyEvent::Object(change, object)
     };
     let apply = |event: &AnyEvent| indexes.iter().for_each(|index| (index.apply)(event).unwrap());
-    apply(&told(Change::Added, "other"));
+    apply(&reported(Change::Added, "other"));
     pass(Duration::from_secs(60)).await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(pool.metrics()().free, 0, "node-1 is not there");

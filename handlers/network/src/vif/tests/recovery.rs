@@ -178,13 +178,13 @@ async fn a_vif_that_is_published_meanwhile_is_not_leaked() {
     for _ in 0..2 {
         world.handler.owners().await.unwrap();
     }
-    let told = world.handler.leaks.triggers();
-    assert_eq!(told.len(), 1);
+    let reported = world.handler.leaks.triggers();
+    assert_eq!(reported.len(), 1);
     let mut state = world.shown().unwrap();
     state.additional_vifs.insert("eth1".into(), second.vif);
     world.annotate(&state.write());
     tokio::time::advance(world.activation_delay()).await;
     world.event().await.unwrap();
-    world.handler.on_trigger(&told[0]).await.unwrap();
+    world.handler.on_trigger(&reported[0]).await.unwrap();
     assert_eq!((world.ports().len(), world.releases()), (2, 0));
 }

@@ -135,7 +135,7 @@ impl Cluster {
             self.handler.pool_feed.apply(&Event::Added(self.apis[pod].object()));
         }
         self.handler.pool_feed.finish();
-        settle().await;
+        run_until_idle().await;
     }
 
     async fn handle(&self, pod: usize) {
@@ -191,8 +191,8 @@ impl Cluster {
             Act::Forge(pod, other) => {
                 let has_address =
                     |pod: usize| self.apis[pod].object().status.as_ref().unwrap().pod_ip.is_some();
-                let is_told = has_address(other) && (self.bound[pod].is_empty() || has_address(pod));
-                let is_possible = pod != other && (is_told || self.kind == Kind::Noop);
+                let is_reported = has_address(other) && (self.bound[pod].is_empty() || has_address(pod));
+                let is_possible = pod != other && (is_reported || self.kind == Kind::Noop);
                 if let Some(text) = self.apis[other].annotation(KURYR_VIF).filter(|_| is_possible) {
                     self.tamper(pod, Some(text));
                 }
@@ -218,7 +218,7 @@ impl Cluster {
             Act::Restart => self.restart().await,
             Act::Rest => {
                 tokio::time::advance(POLICY.cool_down + Duration::from_secs(1)).await;
-                settle().await;
+                run_until_idle().await;
             }
             Act::Sweep => {
                 if self.handler.owners().await.is_ok() {
@@ -247,9 +247,9 @@ impl Cluster {
                 let accepted = self.handler.claims.verified(&uid).unwrap_or_default();
                 // Before the controller sees the address of a pod, nothing but its annotation tells which pooled VIF it got.
                 let has_address = self.apis[pod].object().status.as_ref().unwrap().pod_ip.is_some();
-                let is_told = has_address && matches!(done, Act::Handle(handled) if *handled == other);
+                let is_reported = has_address && matches!(done, Act::Handle(handled) if *handled == other);
                 assert!(
-                    !is_told || !accepted.contains(&vif.id),
+                    !is_reported || !accepted.contains(&vif.id),
                     "{done:?} accepted {} of pod {pod} for pod {other}",
                     vif.id
                 );
@@ -259,7 +259,7 @@ impl Cluster {
     }
 }
 
-async fn settle() {
+async fn run_until_idle() {
     for _ in 0..30 {
         tokio::task::yield_now().await;
     }

@@ -155,12 +155,12 @@ proptest! {
         let changes = index.take_changes();
         let (pods_now, policies_now) = seen(&world, &index);
         for (uid, groups) in pods_now {
-            let told = changes.pods.iter().any(|pod| pod.uid == uid);
-            prop_assert!(told || pods.get(&uid) == Some(&groups) || groups.is_none(), "{uid}");
+            let reported = changes.pods.iter().any(|pod| pod.uid == uid);
+            prop_assert!(reported || pods.get(&uid) == Some(&groups) || groups.is_none(), "{uid}");
         }
         for (uid, groups) in policies_now {
-            let told = changes.policies.iter().any(|policy| policy.uid == uid);
-            prop_assert!(told || policies.get(&uid) == Some(&groups), "{uid}");
+            let reported = changes.policies.iter().any(|policy| policy.uid == uid);
+            prop_assert!(reported || policies.get(&uid) == Some(&groups), "{uid}");
         }
     }
 }

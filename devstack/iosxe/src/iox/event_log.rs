@@ -8,13 +8,13 @@ use crate::ledger::{Effect, Entry};
 
 /// The recorded events of the apps.
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct EventLog {
     entries: Vec<Entry>,
     /// The device's clock at one moment.
     clock: (Instant, Timestamp),
 }
 
-impl Book {
+impl EventLog {
     pub(crate) fn new(now: Instant, clock: Timestamp) -> Self {
         Self { entries: Vec::new(), clock: (now, clock) }
     }

@@ -28,8 +28,8 @@ pub(super) fn watch(
     body: Body,
     fault: Option<Fault>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + Unpin {
-    let spoiled = Spoiled { body: body.into_data_stream(), fault, unread: Vec::new(), cut: false };
-    Box::pin(stream::unfold(spoiled, Spoiled::step))
+    let injected = FaultyBody { body: body.into_data_stream(), fault, unread: Vec::new(), cut: false };
+    Box::pin(stream::unfold(injected, FaultyBody::step))
 }
 
 /// Sends half of it, then breaks off.
@@ -45,7 +45,7 @@ async fn broken() -> io::Result<Bytes> {
     Err(io::Error::other("the answer was cut"))
 }
 
-struct Spoiled {
+struct FaultyBody {
     body: BodyDataStream,
     fault: Option<Fault>,
     /// The beginning of a line that is still to come.
@@ -54,7 +54,7 @@ struct Spoiled {
     cut: bool,
 }
 
-impl Spoiled {
+impl FaultyBody {
     async fn step(mut self) -> Option<(io::Result<Bytes>, Self)> {
         loop {
             if self.cut {
@@ -63,7 +63,7 @@ impl Spoiled {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let rest = self.unread.split_off(end + 1);
                 let line = std::mem::replace(&mut self.unread, rest);
-                return Some((Ok(self.spoil(line)), self));
+                return Some((Ok(self.inject(line)), self));
             }
             match self.body.next().await {
                 Some(Ok(chunk)) if self.fault.is_none() && self.unread.is_empty() => {
@@ -77,7 +77,7 @@ impl Spoiled {
         }
     }
 
-    fn spoil(&mut self, line: Vec<u8>) -> Bytes {
+    fn inject(&mut self, line: Vec<u8>) -> Bytes {
         let mut event: Value = serde_json::from_slice(&line).unwrap_or_default();
         if event["type"] == "BOOKMARK" {
             return Bytes::from(line);
@@ -155,9 +155,9 @@ mod tests {
     /// Returns what a client receives of a watch with these chunks; the last one is how it ends.
     async fn watched(chunks: &[&'static str], fault: Fault) -> Vec<Result<String, String>> {
         let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, io::Error>(*chunk)).collect();
-        let mut told = watch(Body::from_stream(stream::iter(chunks)), Some(fault));
+        let mut reported = watch(Body::from_stream(stream::iter(chunks)), Some(fault));
         let mut seen = Vec::new();
-        while let Some(chunk) = told.next().await {
+        while let Some(chunk) = reported.next().await {
             let failed = chunk.is_err();
             seen.push(chunk.map(|b| String::from_utf8_lossy(&b).into_owned()).map_err(|e| e.to_string()));
             if failed {
