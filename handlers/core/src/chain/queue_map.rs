@@ -26,18 +26,21 @@ use crate::backoff::random_delay;
 use crate::event::{KeyHasher, Message, OrderingKey};
 use crate::failure::{causes, panic_as_error};
 
+/// The function that returns the ordering key of a message.
+type KeyOf<E> = Box<dyn Fn(&E) -> OrderingKey + Send + Sync>;
+
 /// The queues of all ordering keys, which the clones of an [`Async`](crate::Async) and its tasks share.
 pub(super) struct QueueMap<E: Message, H> {
-    pub(super) inner: H,
-    pub(super) key: Box<dyn Fn(&E) -> OrderingKey + Send + Sync>,
+    inner: H,
+    pub(super) key: KeyOf<E>,
     /// `true` if the handler reconciles everything that belongs to a key together.
-    pub(super) by_key: bool,
-    pub(super) metrics: Arc<dyn QueueMetrics>,
+    by_key: bool,
+    metrics: Arc<dyn QueueMetrics>,
     pub(super) map: DashMap<OrderingKey, KeyQueue<E>, BuildHasherDefault<KeyHasher>>,
     /// The times of the next attempts. Locked while a queue of the map may be locked, never the other way round.
-    pub(super) schedule: Mutex<Schedule>,
+    schedule: Mutex<Schedule>,
     /// Notified when the next time of the schedule becomes earlier.
-    pub(super) earlier: Notify,
+    earlier: Notify,
     /// `true` while messages are not held back (see [`Async::closed`](crate::Async::closed)); `false` after the queues were stopped.
     pub(super) open: AtomicBool,
     /// `true` while a handler is polled within the call that delivered its message.
@@ -45,9 +48,9 @@ pub(super) struct QueueMap<E: Message, H> {
     /// The number of busy queues. A queue is not busy if its messages only wait for the time of their next attempt.
     pub(super) busy: AtomicUsize,
     /// Notified when `busy` decreases, for the callers that wait until fewer queues are busy or all are empty.
-    pub(super) less_busy: Notify,
+    less_busy: Notify,
     /// The largest number of busy queues since the map of the queues last released unused memory.
-    pub(super) peak: AtomicUsize,
+    peak: AtomicUsize,
     /// Cancelled when the program stops or the term ends: what waits for its next attempt stays unhandled then.
     pub(super) shutdown: CancellationToken,
     /// Cancelled to end everything except running invocations.
@@ -61,7 +64,7 @@ pub(super) struct QueueMap<E: Message, H> {
 }
 
 /// The number of shards of the map of the queues, each with its own lock. It is small because the program has one worker thread by default.
-pub(super) const SHARDS: usize = 4;
+const SHARDS: usize = 4;
 
 /// The number of busy queues up to which the map of the queues keeps its memory when none is busy any more.
 const KEPT_CAPACITY: usize = 256;
@@ -69,6 +72,30 @@ const KEPT_CAPACITY: usize = 256;
 type OccupiedQueue<'q, E> = OccupiedEntry<'q, OrderingKey, KeyQueue<E>>;
 
 impl<E: Message + Clone, H: EventHandler<E>> QueueMap<E, H> {
+    /// Creates an empty map, whose queues handle messages from the start.
+    pub(super) fn new(inner: H, by_key: bool, key: KeyOf<E>, metrics: Arc<dyn QueueMetrics>) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            inner,
+            key,
+            by_key,
+            metrics,
+            map: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
+            schedule: Mutex::default(),
+            earlier: Notify::new(),
+            open: AtomicBool::new(true),
+            polling: AtomicBool::new(false),
+            busy: AtomicUsize::new(0),
+            less_busy: Notify::new(),
+            peak: AtomicUsize::new(0),
+            shutdown: stop.child_token(),
+            stop,
+            is_shut_down: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+            unhandled: Mutex::default(),
+        }
+    }
+
     /// Adds a message. Returns the attempt that the caller has to [`run`](Self::run), if the key is idle.
     pub(super) fn add(&self, event: E) -> Option<(OrderingKey, Attempt<E>)> {
         self.metrics.added();

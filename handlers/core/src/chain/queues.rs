@@ -1,21 +1,16 @@
 //! One ordered queue for each ordering key, and the only place of the chain that waits.
 
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use dashmap::DashMap;
 use futures_util::FutureExt;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task::coop::consume_budget;
-use tokio_util::sync::CancellationToken;
 
 use super::EventHandler;
 use super::action::Action;
 use super::context::Context;
-use super::queue_map::{QueueMap, SHARDS};
+use super::queue_map::QueueMap;
 use super::queue_state::{QueueEntry, QueueMetrics};
 use crate::event::{Message, OrderingKey};
 use crate::failure::HandlerError;
@@ -45,26 +40,7 @@ impl<E: Message + Clone, H: EventHandler<E>> Async<E, H> {
         key: impl Fn(&E) -> OrderingKey + Send + Sync + 'static,
         metrics: Arc<dyn QueueMetrics>,
     ) -> Self {
-        let stop = CancellationToken::new();
-        let queues = Arc::new(QueueMap {
-            inner,
-            key: Box::new(key),
-            by_key,
-            metrics,
-            map: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
-            schedule: Mutex::default(),
-            earlier: Notify::new(),
-            open: AtomicBool::new(true),
-            polling: AtomicBool::new(false),
-            busy: AtomicUsize::new(0),
-            less_busy: Notify::new(),
-            peak: AtomicUsize::new(0),
-            shutdown: stop.child_token(),
-            stop,
-            is_shut_down: AtomicBool::new(false),
-            is_stopped: AtomicBool::new(false),
-            unhandled: Mutex::default(),
-        });
+        let queues = Arc::new(QueueMap::new(inner, by_key, Box::new(key), metrics));
         tokio::spawn(Arc::clone(&queues).run_schedule());
         let guard = Arc::new(StopOnDrop(Arc::clone(&queues)));
         Self { queues, guard }

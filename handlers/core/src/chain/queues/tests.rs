@@ -1,5 +1,7 @@
 use tokio::time::Instant;
 
+use std::sync::atomic::AtomicUsize;
+
 use super::*;
 use crate::test_message::{HandlerFn, TestMessage};
 use crate::testing::NoMetrics;
