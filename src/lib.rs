@@ -18,7 +18,6 @@
 //! | `engine` | [`watcher`], [`pipeline`], `client` and `events`, which write only during the leader's [`term`], and the admission webhook |
 //! | `base` | [`config`] loads the options, [`connect`] connects to the API server; metrics, the log, traces, health |
 
-// A program with some of the features only leaves parts unused that others share.
 #![cfg_attr(
     not(all(
         feature = "cni",
@@ -35,7 +34,14 @@
         feature = "traces",
         feature = "webhook",
     )),
-    allow(dead_code, unused_imports, unused_macros, unused_mut, unused_variables)
+    allow(
+        dead_code,
+        unused_imports,
+        unused_macros,
+        unused_mut,
+        unused_variables,
+        reason = "a program with only some of the features leaves parts unused that others share"
+    )
 )]
 
 mod base;

@@ -9,7 +9,7 @@ use crate::nested::Nodes;
 use crate::networks;
 use crate::world::{Vif, World};
 
-/// What somebody writes into the annotation of a running pod; empty if it is removed.
+/// The text that somebody writes into the annotation of a running pod; empty if it is removed.
 const LOSSES: [&str; 2] = ["", "{}"];
 
 const POOL: &str =

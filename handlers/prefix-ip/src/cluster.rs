@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::ResourceExt;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use staffetta_driver::{InstanceId, PodLifecycle, Uid};
 use staffetta_handler::{Event, Index, ObjectRef};
 use tokio::sync::Notify;
@@ -56,22 +56,22 @@ impl WatchedCluster {
 
     /// Returns the options of the handler; the defaults if there was no `ConfigMap` yet.
     pub fn settings(&self) -> Settings {
-        self.state().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new(), None).0)
+        self.state.lock().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new(), None).0)
     }
 
     /// Returns `true` if a `ConfigMap` switches addresses off.
     pub fn is_switched_off(&self) -> bool {
-        self.state().settings.is_some_and(|settings| !settings.enabled)
+        self.state.lock().settings.is_some_and(|settings| !settings.enabled)
     }
 
     /// Returns the nodes that have the configured label and a machine, except for those of EKS Auto Mode.
     pub fn nodes(&self) -> Vec<Arc<Node>> {
-        self.state().nodes.values().cloned().collect()
+        self.state.lock().nodes.values().cloned().collect()
     }
 
     /// Returns the node with this name; `None` unless [`nodes`](Self::nodes) contains it.
     pub fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.state().nodes.get(name).cloned()
+        self.state.lock().nodes.get(name).cloned()
     }
 
     /// Waits until the `ConfigMap` with the options has had an event since the last call.
@@ -82,7 +82,7 @@ impl WatchedCluster {
     /// Returns the pods that need an address and have one of the machine `instance`: the pods of its nodes, and those of unknown nodes that
     /// use an address of its `blocks`.
     pub fn pods(&self, machine: &InstanceId, blocks: &BTreeSet<Ipv4Net>) -> Vec<KnownPod> {
-        let state = self.state();
+        let state = self.state.lock();
         let mut found = Vec::new();
         for (node, pods) in &state.pods {
             let owner = state.nodes.get(node).and_then(|node| instance(node));
@@ -97,11 +97,7 @@ impl WatchedCluster {
 
     /// Returns a pod of a node that needs an address and has, or had, one in its status or its annotation; `None` if it never had one.
     pub(crate) fn pod(&self, node: &str, uid: &str) -> Option<KnownPod> {
-        self.state().pods.get(node)?.get(uid).cloned()
-    }
-
-    fn state(&self) -> MutexGuard<'_, WatchedState> {
-        self.state.lock()
+        self.state.lock().pods.get(node)?.get(uid).cloned()
     }
 }
 
@@ -118,7 +114,7 @@ impl WatchedState {
 
 impl Index<Node> for WatchedCluster {
     fn apply(&self, event: &Event<Node>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let present = match event {
             Event::Added(node) | Event::Modified(node) => Some(node),
             Event::Deleted(_) => None,
@@ -138,7 +134,7 @@ impl Index<Node> for WatchedCluster {
 
 impl Index<Pod> for WatchedCluster {
     fn apply(&self, event: &Event<Pod>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let uid = event.uid();
         let (Event::Added(pod) | Event::Modified(pod)) = event else {
             self.waiting.remove(&uid.into());
@@ -167,9 +163,9 @@ impl Index<ConfigMap> for WatchedCluster {
             return;
         }
         let (Event::Added(map) | Event::Modified(map)) = event else { return };
-        let last = self.state().settings;
+        let last = self.state.lock().settings;
         let settings = Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new()), last.as_ref()).0;
-        self.state().settings = Some(settings);
+        self.state.lock().settings = Some(settings);
         self.table.configure(settings);
         self.changed.notify_one();
     }

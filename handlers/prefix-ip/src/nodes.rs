@@ -8,7 +8,7 @@ mod recovery;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use staffetta_driver::prefix::BlockKind;
 use staffetta_driver::{InstanceId, RequestLog, SubnetId, Uid};
 use staffetta_pool::Wait;
@@ -102,12 +102,12 @@ impl NodeTable {
 
     /// Returns `true` if the table has the node `node` and its machine is `instance`.
     pub fn contains(&self, node: &str, instance: &InstanceId) -> bool {
-        self.state().nodes.get(node) == Some(instance)
+        self.state.lock().nodes.get(node) == Some(instance)
     }
 
     /// Returns the names of the nodes of a machine; none if the table does not have it.
     pub(crate) fn nodes_of(&self, instance: &InstanceId) -> Vec<String> {
-        let state = self.state();
+        let state = self.state.lock();
         state.machines.get(instance).into_iter().flat_map(|machine| machine.nodes.keys().cloned()).collect()
     }
 
@@ -115,7 +115,7 @@ impl NodeTable {
     /// the table. Without the label, its pods get no more addresses, and its blocks are removed as soon as no pod uses them. Does nothing
     /// for an unknown node, or without a change.
     pub fn manage(&self, node: &str, managed: bool, settings: impl FnOnce() -> Settings) {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         let Some(machine) = state.machine_of(node) else { return };
         if machine.nodes.insert(node.to_owned(), managed) != Some(managed) {
             machine.configure(settings(), now);
@@ -125,7 +125,7 @@ impl NodeTable {
 
     /// Replaces the options of all nodes by `settings`, those that the `ConfigMap` contains now.
     pub fn configure(&self, settings: Settings) {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         state.machines.values_mut().for_each(|machine| machine.configure(settings, now));
         state.changed = state.machines.keys().cloned().collect();
         self.changed.notify_one();
@@ -134,20 +134,20 @@ impl NodeTable {
     /// Returns the number of pods of the node that can have an address; `None` if the node is unknown. 0 if several reads in a row showed
     /// no machine of the node.
     pub fn capacity(&self, node: &str) -> Option<usize> {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         let is_gone = state.unread.get(node).is_some_and(|reads| *reads > 1);
         state.machine_of(node).map(|machine| machine.pool.capacity(now)).or(is_gone.then_some(0))
     }
 
     /// Returns `true` if the options require prefixes, and the type of the node's machine does not support them.
     pub(crate) fn lacks_prefixes(&self, node: &str) -> bool {
-        self.state().machine_of(node).is_some_and(|machine| machine.pool.lacks_prefixes())
+        self.state.lock().machine_of(node).is_some_and(|machine| machine.pool.lacks_prefixes())
     }
 
     /// Takes an address from the pool of a node for a pod; `None` if the node is unknown. An error is the reason why the pod must wait
     /// until it is `woken`. A pod whose address is in no known block waits until a second read of the interface shows no such block either.
     pub fn take(&self, node: &str, pod: &Uid) -> Option<Result<PodAddress, Wait>> {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         let machine = state.machine_of(node)?;
         if machine.awaits_read(pod) {
             return Some(Err(Wait::Growing));
@@ -164,18 +164,18 @@ impl NodeTable {
     /// Returns `true` if the addresses of the node's pods are not known for sure: its interface was not read yet, or the address that this
     /// pod already has is in no known block, but a second read may show it.
     pub fn awaits_read(&self, node: &str, pod: &Uid) -> bool {
-        self.state().machine_of(node).is_none_or(|machine| machine.awaits_read(pod))
+        self.state.lock().machine_of(node).is_none_or(|machine| machine.awaits_read(pod))
     }
 
     /// Returns `true` if the last read of the network interface of an unknown node failed.
     pub(crate) fn is_unread(&self, node: &str) -> bool {
-        self.state().unread.contains_key(node)
+        self.state.lock().unread.contains_key(node)
     }
 
     /// Gives the address of a pod that is finished or deleted back to the pool of its node, or, if that has none of the pod, to the one
     /// that it is from.
     pub fn give_back(&self, node: &str, pod: &Uid) {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         if state.machine_of(node).is_some_and(|machine| machine.pool.give_back(pod, now)) {
             self.plan_soon(&mut state, node);
         } else {
@@ -186,7 +186,7 @@ impl NodeTable {
 
     /// Gives the address of a deleted pod back to the pool that it is from, on any node: the node of the pod is not known any more.
     pub fn give_back_anywhere(&self, pod: &Uid) {
-        let (now, mut guard) = (self.now(), self.state());
+        let (now, mut guard) = (self.now(), self.state.lock());
         let state = &mut *guard;
         for (instance, machine) in &mut state.machines {
             if machine.pool.give_back(pod, now) {
@@ -198,19 +198,19 @@ impl NodeTable {
 
     /// Returns the address that a pod of the node has; `None` if it has none, or the node is unknown.
     pub fn address_of(&self, node: &str, pod: &Uid) -> Option<PodAddress> {
-        self.state().machine_of(node)?.pool.address_of(pod)
+        self.state.lock().machine_of(node)?.pool.address_of(pod)
     }
 
     /// Adds pods to those that [`woken`](Self::woken) returns, so that they request an address again: their node is in the table now.
     pub(crate) fn wake(&self, pods: Vec<Uid>) {
-        self.state().woken.pods.extend(pods);
+        self.state.lock().woken.pods.extend(pods);
         self.woken.notify_one();
     }
 
     /// Waits until there are objects that should be handled again, and returns them.
     pub(crate) async fn woken(&self) -> Woken {
         loop {
-            let woken = std::mem::take(&mut self.state().woken);
+            let woken = std::mem::take(&mut self.state.lock().woken);
             if !woken.pods.is_empty() || !woken.nodes.is_empty() {
                 return woken;
             }
@@ -229,10 +229,6 @@ impl NodeTable {
 
     fn now(&self) -> Duration {
         self.start.elapsed()
-    }
-
-    fn state(&self) -> MutexGuard<'_, TableState> {
-        self.state.lock()
     }
 }
 

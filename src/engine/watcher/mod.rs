@@ -13,7 +13,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::{ListParams, ObjectList, Request};
 use kube::runtime::watcher;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::Value;
 use staffetta_handler::{AnyEvent, EventHandler, Kind, Object, Undecodable, WatchItem};
 use tokio::sync::watch;
@@ -98,14 +98,14 @@ impl<S: EventSink> Watcher<S> {
 
     /// Watches `kind`, unless it is watched already. If the kind `first` is watched, all its objects are delivered before those of `kind`.
     pub fn add_after(&self, kind: &Kind, first: TypeId) {
-        let first = self.watches().get(&first).map(|watch| watch.state.listed.subscribe());
+        let first = self.watches.lock().get(&first).map(|watch| watch.state.listed.subscribe());
         self.start(kind, first);
     }
 
     /// Starts the watch of `kind`, unless there is one already. If `first` is given, which tells if another kind is listed, the watch
     /// begins as soon as its value is `true` or the watch of that kind was ended; otherwise at once.
     fn start(&self, kind: &Kind, first: Option<watch::Receiver<bool>>) {
-        self.watches().entry(kind.type_id).or_insert_with(|| {
+        self.watches.lock().entry(kind.type_id).or_insert_with(|| {
             let state = Arc::new(WatchState::new(kind));
             let (client, sink) = (self.client.clone(), Arc::clone(&self.sink));
             let task = WatchTask::new(&state, client, self.config.clone(), sink);
@@ -123,7 +123,9 @@ impl<S: EventSink> Watcher<S> {
     /// Delivers the objects in `namespace` again, as `Modified`, for example after a change of the namespace itself. To do so, lists all
     /// objects of each kind for which `selected` returns `true` and that has objects in the namespace.
     pub fn deliver_again(&self, namespace: &str, selected: impl Fn(&Kind) -> bool) {
-        for WatchEntry { state, .. } in self.watches().values().filter(|watch| selected(&watch.state.kind)) {
+        for WatchEntry { state, .. } in
+            self.watches.lock().values().filter(|watch| selected(&watch.state.kind))
+        {
             if state.store.lock().invalidate_namespace(namespace) {
                 state.relist.notify_one();
             }
@@ -133,28 +135,29 @@ impl<S: EventSink> Watcher<S> {
     /// Ends the watch of a kind, if there is one. Events that were already delivered stay in the queues. When the kind is watched again, all
     /// its objects are delivered as `Added`.
     pub fn remove(&self, kind: TypeId) {
-        self.watches().remove(&kind);
+        self.watches.lock().remove(&kind);
     }
 
     /// Ends all watches. Events that were already delivered stay in the queues.
     pub fn stop(&self) {
-        self.watches().clear();
+        self.watches.lock().clear();
     }
 
     /// Returns the status of each watch.
     pub fn statuses(&self) -> Vec<WatchStatus> {
-        self.watches().values().map(|watch| watch.state.status(watch.task.is_finished())).collect()
+        self.watches.lock().values().map(|watch| watch.state.status(watch.task.is_finished())).collect()
     }
 
     /// Returns the objects that cannot be decoded, at most 1000 of each kind. [`WatchStatus::undecodable`] counts all of them.
     pub fn undecodable(&self) -> Vec<Undecodable> {
         let of = |watch: &WatchEntry| watch.state.store.lock().undecodable().cloned().collect::<Vec<_>>();
-        self.watches().values().flat_map(of).collect()
+        self.watches.lock().values().flat_map(of).collect()
     }
 
     /// Completes when all objects of all kinds were delivered once; never if the task of a watch panicked before, which liveness reports.
     pub async fn until_listed(&self) {
-        let listed: Vec<_> = self.watches().values().map(|watch| watch.state.listed.subscribe()).collect();
+        let listed: Vec<_> =
+            self.watches.lock().values().map(|watch| watch.state.listed.subscribe()).collect();
         for mut listed in listed {
             // It fails if the watch was ended.
             let _ = listed.wait_for(|listed| *listed).await;
@@ -163,7 +166,7 @@ impl<S: EventSink> Watcher<S> {
 
     /// Returns the UIDs of all objects of a kind; `None` if the kind is not watched or was never listed completely.
     pub fn uids(&self, kind: TypeId) -> Option<HashSet<String>> {
-        let watches = self.watches();
+        let watches = self.watches.lock();
         let watch = watches.get(&kind).filter(|watch| *watch.state.listed.borrow())?;
         Some(watch.state.store.lock().uids())
     }
@@ -174,7 +177,7 @@ impl<S: EventSink> Watcher<S> {
         let selected =
             |watch: &&WatchEntry| kind.is_none_or(|kind| kind.eq_ignore_ascii_case(&watch.state.kind.name));
         let contains = |watch: &WatchEntry| watch.state.store.lock().find(namespace, name).next().is_some();
-        self.watches().values().filter(selected).any(contains)
+        self.watches.lock().values().filter(selected).any(contains)
     }
 
     /// Reads the object `namespace`/`name` from the API server, if it exists in the store of a watch of `kind` (the case is ignored).
@@ -187,7 +190,7 @@ impl<S: EventSink> Watcher<S> {
         name: &str,
     ) -> Result<Vec<Arc<dyn Object>>, ReadError> {
         let found: Vec<_> = {
-            let watches = self.watches();
+            let watches = self.watches.lock();
             let watches = watches.values().filter(|watch| watch.state.kind.name.eq_ignore_ascii_case(kind));
             watches
                 .flat_map(|watch| {
@@ -219,11 +222,6 @@ impl<S: EventSink> Watcher<S> {
             }
         }
         Ok(objects)
-    }
-
-    /// Locks the map of all watches, by the Rust type of their kind.
-    fn watches(&self) -> MutexGuard<'_, HashMap<TypeId, WatchEntry>> {
-        self.watches.lock()
     }
 }
 

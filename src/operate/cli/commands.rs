@@ -134,17 +134,17 @@ pub(super) fn execute(
             drivers(&registry, &load(&registry, &file)?, format, output)?;
         }
         Command::Status(WithServer { arguments, server }) => {
-            block_on(status(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
+            block_on(status(arguments, &admin_client(server, &registry, load)?, output))?;
         }
         Command::Explain(WithServer { arguments, server }) => {
-            block_on(explain(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
+            block_on(explain(arguments, &admin_client(server, &registry, load)?, output))?;
         }
         #[cfg(feature = "top")]
         Command::Top(WithServer { arguments, server }) => {
-            block_on(top(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
+            block_on(top(arguments, &admin_client(server, &registry, load)?, output))?;
         }
         Command::LogLevel(WithServer { arguments, server }) => {
-            block_on(log_level(arguments, &admin_client(server, |file| load(&registry, file))?, output))?;
+            block_on(log_level(arguments, &admin_client(server, &registry, load)?, output))?;
         }
         Command::Check { cluster, output: OutputArguments { format } } => {
             let configuration = load_cluster(&registry, &cluster)?;
@@ -180,11 +180,12 @@ pub(super) fn execute(
 /// Returns a client of the admin server. `load` reads the configuration; it is called only if the command line has no address.
 fn admin_client(
     server: AdminServer,
-    load: impl FnOnce(&ConfigFile) -> Result<Configuration, ConfigurationError>,
+    registry: &Registry,
+    load: impl FnOnce(&Registry, &ConfigFile) -> Result<Configuration, ConfigurationError>,
 ) -> Result<AdminClient, CommandError> {
     let address = match server.admin {
         Some(given) => address::parse(&given)?,
-        None => address::of_listener(load(&server.file)?.admin.listen)?,
+        None => address::of_listener(load(registry, &server.file)?.admin.listen)?,
     };
     Ok(AdminClient::Address(address))
 }

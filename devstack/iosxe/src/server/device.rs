@@ -78,22 +78,22 @@ impl Device {
 
     /// Injects `fault` into the next `times` matching requests. If several faults match a request, the oldest applies.
     pub fn inject(&self, requests: Requests, times: usize, fault: Fault) {
-        self.0.machine().plan_fault(requests, times, fault);
+        self.0.machine.lock().plan_fault(requests, times, fault);
     }
 
     /// Removes the faults of requests that have not occurred yet.
     pub fn clear_faults(&self) {
-        self.0.machine().plan.clear();
+        self.0.machine.lock().plan.clear();
     }
 
     /// Returns the number of injected faults that have not occurred yet.
     pub fn pending_faults(&self) -> usize {
-        self.0.machine().plan.pending()
+        self.0.machine.lock().plan.pending()
     }
 
     /// Defines the behaviour of the next `times` installations of apps whose name or package contains `part`.
     pub fn plan_installs(&self, part: &str, times: usize, install: Install) {
-        self.0.machine().plan_installs(part, times, install);
+        self.0.machine.lock().plan_installs(part, times, install);
     }
 
     /// Changes the reachability of the device; open connections are closed.
@@ -104,7 +104,7 @@ impl Device {
     /// Reboots the device: it refuses connections for the time `down`, and then has the state that `kept` defines.
     pub fn reboot(&self, kept: Kept, down: Duration) {
         let now = Instant::now();
-        self.0.machine().reboot(kept, now, now + down);
+        self.0.machine.lock().reboot(kept, now, now + down);
         self.reach(Reachability::Refuses);
         let inner = Arc::clone(&self.0);
         self.0.handle.spawn(async move {
@@ -116,34 +116,34 @@ impl Device {
     /// Enables or disables app hosting. While it is disabled, the device reports this, lists no apps and accepts no operation;
     /// the apps reappear afterwards.
     pub fn host_apps(&self, hosts: bool) {
-        self.0.machine().iox.enabled = hosts;
+        self.0.machine.lock().iox.enabled = hosts;
     }
 
     /// Ends a running app, as if it had crashed. Returns `false` if no app of this name is running.
     pub fn crash(&self, app: &str) -> bool {
-        let mut machine = self.0.machine();
+        let mut machine = self.0.machine.lock();
         machine.advance(Instant::now());
         machine.iox.crash(app, Instant::now())
     }
 
     /// Reports `state` in the operational data of an app, whatever its real state; `None` reports the real state again.
     pub fn show_state(&self, app: &str, state: Option<&str>) {
-        self.0.machine().iox.show(app, state);
+        self.0.machine.lock().iox.show(app, state);
     }
 
     /// Changes the credentials of the account and unlocks it.
     pub fn set_credentials(&self, username: &str, password: &str) {
-        self.0.machine().account.set(username, password);
+        self.0.machine.lock().account.set(username, password);
     }
 
     /// Returns the apps that are configured or installed, sorted by name.
     pub fn apps(&self) -> Vec<HostedApp> {
-        self.0.machine().apps(Instant::now())
+        self.0.machine.lock().apps(Instant::now())
     }
 
     /// Returns the files that were copied to the device, or are being copied.
     pub fn files(&self) -> Vec<String> {
-        self.0.machine().iox.files.keys().cloned().collect()
+        self.0.machine.lock().iox.files.keys().cloned().collect()
     }
 
     /// Returns the events of its apps so far.
@@ -153,23 +153,23 @@ impl Device {
 
     /// Returns the entries of its ledger whose number is greater than `after`.
     pub fn entries(&self, after: u64) -> Vec<Entry> {
-        let mut machine = self.0.machine();
+        let mut machine = self.0.machine.lock();
         machine.advance(Instant::now());
         machine.iox.event_log.entries(after)
     }
 
     /// Returns the counts of its requests so far.
     pub fn counts(&self) -> Counts {
-        self.0.machine().counts.clone()
+        self.0.machine.lock().counts.clone()
     }
 
     /// Returns the number of requests that were rejected with 401.
     pub fn denied(&self) -> u64 {
-        self.0.machine().account.denied
+        self.0.machine.lock().account.denied
     }
 
     /// Returns the number of times that the account was locked because of wrong passwords.
     pub fn locks(&self) -> u64 {
-        self.0.machine().account.locks
+        self.0.machine.lock().account.locks
     }
 }

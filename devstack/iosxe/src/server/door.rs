@@ -94,7 +94,7 @@ async fn connection(device: Arc<Shared>, stream: TcpStream) {
             return;
         }
     }
-    device.machine().counts.connections += 1;
+    device.machine.lock().counts.connections += 1;
     let mut served = pin!(serve(&device, stream));
     tokio::select! {
         () = &mut served => {}

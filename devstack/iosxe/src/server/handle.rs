@@ -43,12 +43,12 @@ pub(super) async fn handle(
         content_type: header(&head.headers, &CONTENT_TYPE),
         body: &body,
     };
-    let answer = || restconf::answer(&mut device.machine(), &asked, Instant::now());
-    let fault = restconf::fault(&mut device.machine(), &asked);
+    let answer = || restconf::answer(&mut device.machine.lock(), &asked, Instant::now());
+    let fault = restconf::fault(&mut device.machine.lock(), &asked);
     let answer = match fault {
         None => answer(),
         Some(Fault::Refuse { code, tag }) => {
-            let form = device.machine().iox.options.style.error;
+            let form = device.machine.lock().iox.options.style.error;
             Problem::new(code, &tag, "this request was chosen to fail".into()).answer(form)
         }
         Some(Fault::Answer { code, body }) => {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -23,8 +23,4 @@ pub(super) struct Shared {
     pub(super) handle: Handle,
 }
 
-impl Shared {
-    pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.machine.lock()
-    }
-}
+impl Shared {}

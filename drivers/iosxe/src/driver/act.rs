@@ -83,7 +83,7 @@ impl IosXeDriver {
         if act != AppStep::Copy {
             let prepared = self.prepare(observed, case, &plan).await;
             let observed = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let record = state.record(id);
                 record.restore(act, plan.before);
                 match prepared? {
@@ -116,7 +116,7 @@ impl IosXeDriver {
         let AppTask { id, name, goal, wanted, configured } = case;
         let now = Instant::now();
         let there = observed.state_of(id);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let busy = state.busy(id, now).map(|(app, since)| (observed.display_name_of(&app), since));
         let copying = state.copies.under_way().map(|app| observed.display_name_of(app));
         let DriverState { records, copies, starts_apps, .. } = &mut *state;
@@ -195,7 +195,7 @@ impl IosXeDriver {
             AppStep::Install | AppStep::Activate | AppStep::Start => {
                 // Failures that the device has reported until now do not belong to this step.
                 let observed = self.read(STEP_MAX_AGE, true).await?;
-                self.state().record(id).record_earlier_failures(&observed.notifications, id);
+                self.state.lock().record(id).record_earlier_failures(&observed.notifications, id);
             }
             AppStep::Configure if self.translator.network.subnet.is_some() => {
                 // Others may have got addresses since the configuration was read.
@@ -220,7 +220,7 @@ impl IosXeDriver {
     /// this process has read the list of applications often enough, and, before a step other than an install, if the device serves it.
     async fn confirm_absent(&self, id: &str, plan: &NextStep) -> Result<Option<PodProgress>, DriverError> {
         let observed = self.read(Duration::ZERO, true).await?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let installs = plan.act == AppStep::Install;
         let is_doubtful = !(installs && plan.is_known || state.record(id).uninstalled);
         if observed.enabled == Some(false) || (is_doubtful && !installs && !observed.served) {
@@ -253,7 +253,7 @@ impl IosXeDriver {
         let outcome = match (act, wanted) {
             (AppStep::Configure, Some(wanted)) => match self.address(observed, id).await {
                 Ok(address) => {
-                    self.state().unconfigured.remove(id);
+                    self.state.lock().unconfigured.remove(id);
                     let config = wanted.config(address, package == Package::Copied);
                     self.client.configure(&body(&config)).await
                 }
@@ -262,7 +262,7 @@ impl IosXeDriver {
             (AppStep::Divert, Some(wanted)) => self.client.amend(id, &wanted.diversion(id)).await,
             (AppStep::Remove, _) => self.remove_configuration(id).await,
             (AppStep::Discard, _) => {
-                let may_come = self.state().record(id).copy_may_come(limits, Instant::now());
+                let may_come = self.state.lock().record(id).copy_may_come(limits, Instant::now());
                 match self.discard(id, may_come).await {
                     Ok(()) => {
                         act = AppStep::Remove;
@@ -287,7 +287,7 @@ impl IosXeDriver {
             info!(app = id, step = act.doing(), "the device accepted a step");
             if act == AppStep::Remove {
                 self.cool_down(observed, id);
-                self.state().records.remove(id);
+                self.state.lock().records.remove(id);
             } else {
                 self.record(id, |record| record.answered(act, limit));
             }
@@ -295,7 +295,7 @@ impl IosXeDriver {
         };
         if let Some(device_text) = fault.device_text {
             debug!(app = id, step = act.doing(), device_text, "the device refused a step");
-            self.state().unconfigured.remove(id);
+            self.state.lock().unconfigured.remove(id);
             let leaves_copy = self.record(id, |record| {
                 record.answered(act, limit);
                 record.refused(act, device_text, refusal_kind(&fault.error), Instant::now());
@@ -320,12 +320,12 @@ impl IosXeDriver {
 
     /// Applies `change` to the record of the steps that were tried for the application `id`, and returns its result.
     fn record<T>(&self, id: &str, change: impl FnOnce(&mut AppRecord) -> T) -> T {
-        change(self.state().record(id))
+        change(self.state.lock().record(id))
     }
 
     /// Removes the configuration of the application, which is then expected to disappear.
     async fn remove_configuration(&self, id: &str) -> Result<(), RequestFailure> {
-        self.state().unconfigured.insert(id.to_owned());
+        self.state.lock().unconfigured.insert(id.to_owned());
         self.client.remove(id).await
     }
 
@@ -356,7 +356,7 @@ impl IosXeDriver {
             // Not every device serves it.
             table => table.unwrap_or_default(),
         };
-        let (now, mut state) = (Instant::now(), self.state());
+        let (now, mut state) = (Instant::now(), self.state.lock());
         state.cooling.retain(|(_, until)| *until > now);
         let is_stale = |mac: Option<MacAddress>, ip: &IpAddr| {
             state.macs.get(ip).is_some_and(|macs| mac.is_some_and(|mac| macs.contains(&mac)))
@@ -385,7 +385,7 @@ impl IosXeDriver {
 
     /// Keeps the IP address of a removed application from being assigned again for [`COOL_DOWN`].
     fn cool_down(&self, observed: &Observed, id: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let address = observed.apps.get(id).and_then(|app| app.address);
         if let (Some(IpAddr::V4(address)), Some(_)) = (address, self.translator.network.subnet) {
             state.cooling.retain(|(cooling, _)| *cooling != address);

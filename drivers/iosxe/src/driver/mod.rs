@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use staffetta_driver::app_hosting::{AppHostingDriver, DeviceInfo, DeviceResources, HostedPods};
 use staffetta_driver::virtual_node::{PodProgress, PodRequest, PodUsage};
 use staffetta_driver::{DriverError, Owner, Reason};
@@ -80,15 +80,11 @@ impl IosXeDriver {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, DriverState> {
-        self.state.lock()
-    }
-
     /// Returns the state of the device from a read that is at most `age` old, and updates the in-memory records of its applications.
     async fn observe(&self, age: Duration) -> Result<Arc<Observed>, DriverError> {
-        let full = self.state().records.values().any(AppRecord::awaits_report);
+        let full = self.state.lock().records.values().any(AppRecord::awaits_report);
         let observed = self.read(age, full).await?;
-        self.state().observe(&observed);
+        self.state.lock().observe(&observed);
         Ok(observed)
     }
 
@@ -99,14 +95,14 @@ impl IosXeDriver {
         let (device, absences) = &mut *reading;
         let patience = self.absence_patience();
         let mut full = full || absences.need_complete_data(patience);
-        let mut age = if self.state().expected.is_empty() { age } else { Duration::ZERO };
+        let mut age = if self.state.lock().expected.is_empty() { age } else { Duration::ZERO };
         let with_dhcp = self.translator.network.subnet.is_none();
         loop {
             let changes = self.changes.load(Ordering::Acquire);
             let recheck = absences.need_configuration(with_dhcp, patience);
             let observed = device.observed(&*self.client, (age, changes), (full, recheck)).await?;
             let observed = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let expected = std::mem::take(&mut state.expected);
                 let explained = Explained {
                     state: |app: &ObservedApp| match state.records.get(&app.id) {
@@ -294,7 +290,7 @@ impl AppHostingDriver for IosXeDriver {
         let mut ids: BTreeSet<String> = apps.map(|app| app.id.clone()).collect();
         // A device may have forgotten all but its files.
         let has_left = |(id, record): &(&String, &AppRecord)| record.may_have_copy() && is_of(id, uid);
-        ids.extend(self.state().records.iter().filter(has_left).map(|(id, _)| id.clone()));
+        ids.extend(self.state.lock().records.iter().filter(has_left).map(|(id, _)| id.clone()));
         self.remove(&observed, ids.iter().map(String::as_str)).await
     }
 
@@ -302,11 +298,11 @@ impl AppHostingDriver for IosXeDriver {
         let observed = self.observe(STEP_MAX_AGE).await?;
         let mut listing = self.listing.lock().await;
         listing.read_addresses(&*self.client, &observed, &self.translator.cluster).await;
-        Ok(listing.pods(&observed, &self.state().records, &self.translator.cluster))
+        Ok(listing.pods(&observed, &self.state.lock().records, &self.translator.cluster))
     }
 
     fn expect_pods(&self, pods: &[Arc<Pod>]) {
-        self.state().expect(pods, &self.translator.cluster);
+        self.state.lock().expect(pods, &self.translator.cluster);
     }
 
     fn last_answer(&self) -> Option<Instant> {

@@ -83,7 +83,7 @@ async fn heartbeat(
     let ends = node.metadata.status == NodeActivation::Deactivated;
     {
         // Both at once: the address may be replaced by that in the Node object.
-        let mut bases = shared.bases();
+        let mut bases = shared.bases.lock();
         bases.record(&id, address, Instant::now())?;
         sender.node_discovered(&id, node)?;
     }
@@ -101,10 +101,10 @@ async fn query_baseline(
 ) -> Result<Response<String>, ReportRejection> {
     let metadata = parse::<BaseMetadata>(body).await?;
     let id = metadata.id().map_err(|error| ReportRejection::invalid(format!("identity: {error}")))?;
-    let address = shared.bases().address(&id);
+    let address = shared.bases.lock().address(&id);
     // Any process may report such an address, since a base may be there and send its requests from another one.
     if !address.is_some_and(|address| shared.in_base_networks(address.ip())) {
-        shared.bases().check(&id, peer, Instant::now())?;
+        shared.bases.lock().check(&id, peer, Instant::now())?;
     }
     let containers = sender.query_baseline(&id, metadata.baseline_request()).await?;
     let modules = serde_json::to_string(&Module::of_all(&containers, &id));

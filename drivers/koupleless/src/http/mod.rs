@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Container;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use staffetta_driver::tunnel::{NodeDescription, NodeId, PodKey, SendError, Tunnel, TunnelSender};
@@ -127,11 +127,11 @@ impl HttpTunnel {
         let response = self.shared.client.call(node, address, command, &json!({}), None).await;
         let response = response.map_err(|failure| {
             if failure.is_elsewhere {
-                self.shared.bases().absent(node, address, Instant::now());
+                self.shared.bases.lock().absent(node, address, Instant::now());
             }
             failure.error
         })?;
-        self.shared.bases().answered(node, address, Instant::now());
+        self.shared.bases.lock().answered(node, address, Instant::now());
         let data = response.data().map_err(|why| {
             DriverError::new(Reason::Unavailable, command.step()).detail(format!("base {node}: {why}"))
         })?;
@@ -182,7 +182,7 @@ impl Tunnel for HttpTunnel {
     async fn on_node_start(&self, node: &NodeId, description: &NodeDescription) {
         let network = &description.network_info;
         let address = network.node_ip.zip(network.port).map(|(ip, port)| SocketAddr::new(ip, port));
-        let mut bases = self.shared.bases();
+        let mut bases = self.shared.bases.lock();
         if bases.start(node, address, Instant::now())
             && let Some(running) = &*self.shared.running.lock()
         {
@@ -193,7 +193,7 @@ impl Tunnel for HttpTunnel {
 
     async fn on_node_stop(&self, node: &NodeId) {
         self.shared.operations.stop(node);
-        self.shared.bases().stop(node);
+        self.shared.bases.lock().stop(node);
     }
 
     async fn fetch_health_data(&self, node: &NodeId) -> Result<(), DriverError> {
@@ -242,10 +242,6 @@ impl Tunnel for HttpTunnel {
 }
 
 impl TunnelState {
-    fn bases(&self) -> MutexGuard<'_, Bases> {
-        self.bases.lock()
-    }
-
     /// Returns `true` if `ip` is in one of the networks of the option `base_networks`, so that a base with this address may report from
     /// another one.
     fn in_base_networks(&self, ip: IpAddr) -> bool {
@@ -259,7 +255,7 @@ impl TunnelState {
 
     /// Returns the address of a base. Fails if this process knows none, neither from a report nor from the Node object.
     fn address(&self, command: ArkletCommand, node: &NodeId) -> Result<SocketAddr, DriverError> {
-        self.bases().address(node).ok_or_else(|| {
+        self.bases.lock().address(node).ok_or_else(|| {
             let error = DriverError::new(Reason::Awaited, command.step());
             error.detail(format!("base {node} has not reported its address yet"))
         })

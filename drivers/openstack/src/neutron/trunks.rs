@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use staffetta_driver::{DriverError, Reason, SubnetId, VifId};
 
 use super::api::NeutronApi;
@@ -171,7 +171,7 @@ impl Trunks {
     /// Reads the VLAN ids of all subports of a trunk, and records them as used.
     async fn read(&self, trunk: &NodeTrunk) -> DriverResult<HashMap<VifId, u16>> {
         let actual = self.subports(std::slice::from_ref(&trunk.id)).await?;
-        trunk.vlans().set_used(actual.values().copied());
+        trunk.vlans.lock().set_used(actual.values().copied());
         Ok(actual)
     }
 }
@@ -186,30 +186,25 @@ impl NodeTrunk {
     /// Reserves at least one and up to `count` VLAN ids that are not among `reserved`. If none is free, the error is `Quota`, with a retry
     /// delay.
     fn reserve(self: &Arc<Self>, count: usize, reserved: &BTreeSet<u16>) -> DriverResult<VlanReservation> {
-        let mut pool = self.vlans();
+        let mut pool = self.vlans.lock();
         let vlans: Vec<u16> = std::iter::from_fn(|| pool.reserve(reserved)).take(count).collect();
         drop(pool);
         let reservation = VlanReservation { trunk: Arc::clone(self), vlans };
         if reservation.vlans.is_empty() { Err(trunk_full(&self.id)) } else { Ok(reservation) }
-    }
-
-    /// Locks the pool of VLAN ids of the trunk, and returns it.
-    fn vlans(&self) -> MutexGuard<'_, VlanPool> {
-        self.vlans.lock()
     }
 }
 
 impl VlanReservation {
     /// Records the first `count` VLAN ids as used by subports. The others are released when the reservation is dropped.
     fn keep(&mut self, count: usize) {
-        let mut pool = self.trunk.vlans();
+        let mut pool = self.trunk.vlans.lock();
         self.vlans.drain(..count).for_each(|vlan| pool.set_attached(vlan));
     }
 }
 
 impl Drop for VlanReservation {
     fn drop(&mut self) {
-        let mut pool = self.trunk.vlans();
+        let mut pool = self.trunk.vlans.lock();
         self.vlans.drain(..).for_each(|vlan| pool.cancel(vlan));
     }
 }

@@ -34,7 +34,7 @@ impl NodeTable {
     /// after which this must be called again even if nothing changes; `None` if it need not be. Wakes the pods that should request an
     /// address again, and the nodes whose capacity changed.
     pub(crate) fn plan(&self) -> (Vec<(InstanceId, InterfaceId, NodeAction)>, Option<Duration>) {
-        let (now, mut guard) = (self.now(), self.state());
+        let (now, mut guard) = (self.now(), self.state.lock());
         let TableState { machines, changed, exhausted, woken, .. } = &mut *guard;
         let (mut actions, changed) = (Vec::new(), std::mem::take(changed));
         for (instance, machine) in machines.iter_mut() {
@@ -82,7 +82,7 @@ impl NodeTable {
         got: Vec<Ipv4Net>,
         error: Option<&DriverError>,
     ) -> Recorded {
-        let (now, mut guard) = (self.now(), self.state());
+        let (now, mut guard) = (self.now(), self.state.lock());
         let state = &mut *guard;
         let machine = state.machines.get_mut(instance);
         let machine = machine.filter(|machine| machine.pool.interface() == interface);
@@ -114,7 +114,7 @@ impl NodeTable {
     /// Adds `requests`, those of a failed change of a machine's interface, to those of earlier failures. Clears the latter if the change
     /// `succeeded`.
     pub(crate) fn keep_requests(&self, instance: &InstanceId, requests: &RequestLog, succeeded: bool) {
-        if let Some(machine) = self.state().machines.get_mut(instance) {
+        if let Some(machine) = self.state.lock().machines.get_mut(instance) {
             if succeeded {
                 machine.failed_requests = RequestLog::default();
             } else {
@@ -126,7 +126,7 @@ impl NodeTable {
     /// Returns the last requests of the failed changes of a node's interface; empty if the last change succeeded, if the interface needs no
     /// change, or if the node is unknown.
     pub fn failed_requests(&self, node: &str) -> Vec<LoggedRequest> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.machine_of(node).map(|machine| machine.failed_requests.requests()).unwrap_or_default()
     }
 }

@@ -26,7 +26,7 @@ pub struct NodeTableMetrics {
 impl NodeTable {
     /// Returns the current numbers of blocks and addresses of all nodes together, for metrics.
     pub fn metrics(&self) -> NodeTableMetrics {
-        let (now, state, mut sum) = (self.now(), self.state(), NodeTableMetrics::default());
+        let (now, state, mut sum) = (self.now(), self.state.lock(), NodeTableMetrics::default());
         // An entry whose time has passed remains if no node requests blocks of its kind any more.
         let exhausted = state.exhausted.iter().filter(|(_, until)| **until > now);
         sum.exhausted_subnets = exhausted.map(|((subnet, _), _)| subnet).collect::<BTreeSet<_>>().len();

@@ -21,7 +21,7 @@ impl NodeTable {
     /// Schedules a read of a machine's interface after [`MAX_VISIBILITY_DELAY`], because the effect of a call is not known or a read
     /// failed.
     pub(crate) fn schedule_read(&self, instance: &InstanceId) {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         if let Some(machine) = state.machines.get_mut(instance) {
             machine.read_again(now);
             self.reads_changed.notify_one();
@@ -37,7 +37,7 @@ impl NodeTable {
     /// Returns the machines whose interfaces are to be read now: once in each `interval`, or sooner because the effect of a call is not
     /// known, or the last read failed or may be old. Marks them as read, although the caller reads them only afterwards.
     pub(crate) fn take_due_reads(&self, interval: Duration) -> Vec<DueRead> {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         let due = state.machines.iter_mut().filter(|(_, machine)| machine.read_due(interval) <= now);
         let due = due.map(|(instance, machine)| {
             (machine.read, machine.is_uncertain) = (now, false);
@@ -48,7 +48,7 @@ impl NodeTable {
 
     /// Returns the time until the interface of any machine is to be read next; `None` without machines.
     pub(crate) fn next_read(&self, interval: Duration) -> Option<Duration> {
-        let (now, state) = (self.now(), self.state());
+        let (now, state) = (self.now(), self.state.lock());
         let next = state.machines.values().map(|machine| machine.read_due(interval)).min();
         next.map(|next| next.saturating_sub(now))
     }
@@ -57,7 +57,7 @@ impl NodeTable {
     /// interface; none if the machine is gone. If the pools changed during the read, or if it lacks a block, the interface is read
     /// again soon.
     pub(crate) fn resync(&self, read: &DueRead, interface: &PrimaryInterface) -> InterfaceDrift {
-        let (now, mut guard) = (self.now(), self.state());
+        let (now, mut guard) = (self.now(), self.state.lock());
         let state = &mut *guard;
         let Some(machine) = state.machines.get_mut(&read.instance) else { return InterfaceDrift::default() };
         let (unplaced, is_complete) =

@@ -39,7 +39,7 @@ impl NodeTable {
         settings: impl FnOnce() -> Settings,
         pods: impl FnOnce() -> Vec<KnownPod>,
     ) -> Vec<(KnownPod, Uid)> {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         state.remove(node);
         let (mut pods, settings) = (pods(), settings());
         // A read may be older than the last change of an earlier process. Before the cool-down ends, another one shows it.
@@ -79,7 +79,7 @@ impl NodeTable {
     /// Records that a pod of the node uses the address in its status, whatever it was given. Returns the UID of another pod that has the
     /// address.
     pub fn confirm(&self, node: &str, pod: &KnownPod) -> Option<Uid> {
-        let (now, mut state) = (self.now(), self.state());
+        let (now, mut state) = (self.now(), self.state.lock());
         let machine = state.machine_of(node).filter(|_| pod.uses_it)?;
         let held = machine.pool.address_of(&pod.uid).map(|held| held.address);
         if held == Some(pod.address) {
@@ -93,7 +93,7 @@ impl NodeTable {
     /// Removes a deleted node from the table, unless its machine is `except`, the machine of a newer node with the same name. The blocks
     /// of its machine are not unassigned: they end with the machine, or another node has it too.
     pub fn remove(&self, node: &str, except: Option<&InstanceId>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.nodes.get(node).is_none_or(|instance| Some(instance) != except) {
             state.remove(node);
         }
@@ -102,7 +102,7 @@ impl NodeTable {
     /// Records that the network interface of a node that is not in the table could not be read: `is_gone` if the provider answered that it
     /// has no such machine.
     pub(crate) fn record_unread(&self, node: &str, is_gone: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let reads = state.unread.entry(node.to_owned()).or_default();
         *reads = if is_gone { reads.saturating_add(1) } else { 0 };
     }
@@ -110,7 +110,7 @@ impl NodeTable {
     /// Records that a read did not show a machine. After the second one in a row, the machine counts as gone: its nodes are removed from
     /// the table, and are handled again.
     pub(crate) fn record_missing(&self, instance: &InstanceId) {
-        let mut guard = self.state();
+        let mut guard = self.state.lock();
         let state = &mut *guard;
         let Some(machine) = state.machines.get_mut(instance) else { return };
         if !std::mem::replace(&mut machine.is_missing, true) {

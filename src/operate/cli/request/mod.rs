@@ -150,23 +150,13 @@ impl AdminClient {
     pub(super) async fn state(&self, query: &Query) -> Result<StateSnapshot, RequestError> {
         let query = serde_urlencoded::to_string(query).expect("it has only text, numbers and booleans");
         let path = format!("/debug/state?{query}");
-        let state = self.ask(Method::GET, &path).await;
+        let mut state: StateSnapshot = self.ask(Method::GET, &path).await?;
         #[cfg(feature = "remote")]
-        let state = match state {
-            Ok(state) => Ok(self.with_others(state, &path).await),
-            error => error,
-        };
-        state
-    }
-
-    /// Adds the state of the other replicas, at the path `path`, to that of the leader, if a handler runs in every replica.
-    #[cfg(feature = "remote")]
-    async fn with_others(&self, mut state: StateSnapshot, path: &str) -> StateSnapshot {
         if state.handlers.iter().any(|handler| handler.in_every_replica) {
-            let others = self.ask_others(&state.identity, Method::GET, path).await;
+            let others = self.ask_others(&state.identity, Method::GET, &path).await;
             add_others(&mut state, others);
         }
-        state
+        Ok(state)
     }
 
     /// Makes the controller run its checks, and returns their findings.

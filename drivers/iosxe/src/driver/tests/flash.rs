@@ -9,7 +9,7 @@ fn from_url(number: u8) -> PodRequest {
 
 /// Repeats the deployment until a copy of the package is requested.
 async fn until_copying(driver: &IosXeDriver, request: &PodRequest) {
-    while driver.state().copies.under_way().is_none() {
+    while driver.state.lock().copies.under_way().is_none() {
         let progress = driver.deploy_pod(request).await.unwrap();
         tokio::time::sleep(progress.poll_after().unwrap()).await;
     }
@@ -143,7 +143,7 @@ async fn a_copy_is_deleted_although_the_device_has_forgotten_its_application() {
     (device.inner().config, device.inner().oper) = Default::default();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     delete(&driver, &request).await;
-    assert!(device.inner().files.is_empty() && driver.state().records.is_empty());
+    assert!(device.inner().files.is_empty() && driver.state.lock().records.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

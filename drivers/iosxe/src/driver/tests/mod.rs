@@ -32,7 +32,7 @@ fn driver_of(device: &Arc<Device>, cluster: &str, more: &Value) -> IosXeDriver {
     let translator = Translator::new(&cluster.into(), limits, PodNetwork::read(&spec).unwrap());
     let driver = IosXeDriver::new(Arc::clone(device) as _, translator, IosXeOptions::default());
     // The simulated device starts nothing by itself.
-    driver.state().starts_apps = Some(false);
+    driver.state.lock().starts_apps = Some(false);
     driver
 }
 

@@ -68,20 +68,20 @@ async fn a_container_that_cannot_be_installed_holds_up_no_other_one() {
 async fn a_device_that_starts_apps_by_itself_gets_no_needless_step() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
-    driver.state().starts_apps = None;
+    driver.state.lock().starts_apps = None;
     device.inner().starts_apps_after = Some(Duration::from_secs(3));
     for number in 1..=2 {
         deploy(&driver, &pod(number)).await;
         assert_eq!(device.accepted(), steps(&["configure", "install"], number));
     }
-    assert_eq!(driver.state().starts_apps, Some(true));
+    assert_eq!(driver.state.lock().starts_apps, Some(true));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_device_that_starts_no_app_by_itself_is_waited_for_once() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
-    driver.state().starts_apps = None;
+    driver.state.lock().starts_apps = None;
     for (number, waits) in [(1, true), (2, false)] {
         let begun = Instant::now();
         deploy(&driver, &pod(number)).await;

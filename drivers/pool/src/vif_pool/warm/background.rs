@@ -25,7 +25,7 @@ impl Inner {
             |after_failure: Option<Instant>| after_failure.or_else(|| Some(self.began + self.confirm_at()?));
         loop {
             let now = Instant::now();
-            let needs_listing = std::mem::take(&mut self.state().needs_listing);
+            let needs_listing = std::mem::take(&mut self.state.lock().needs_listing);
             if needs_listing || listing(list_at).is_some_and(|at| now >= at) {
                 let listed = self.resync().await;
                 let is_unconfirmed = self.confirm_at().is_some_and(|at| self.began + at <= now);
@@ -47,14 +47,14 @@ impl Inner {
     /// Returns the time from which on a listing confirms a VIF that an earlier one has found, counted from the creation of this VIF pool;
     /// `None` if all are confirmed.
     fn confirm_at(&self) -> Option<Duration> {
-        self.state().unconfirmed.values().min().copied()
+        self.state.lock().unconfirmed.values().min().copied()
     }
 
     /// Does the work whose time has come, for the VIFs of each [`VifPoolKey`](staffetta_driver::VifPoolKey): serves waiting requests, and starts to
     /// create and delete VIFs. Returns the time of the next work, counted from the creation of this VIF pool; `None` if there is none.
     fn reconcile_due(self: &Arc<Self>) -> Option<Duration> {
         let now = self.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let due = state.pools.iter().filter(|(_, pool)| pool.due.is_some_and(|due| due <= now));
         let mut due: Vec<_> = due.map(|(key, pool)| (pool.exhausted, Arc::clone(key))).collect();
         // Of those that share an exhausted resource, the one that met that longest ago tries first.
@@ -69,7 +69,7 @@ impl Inner {
     /// checks.
     fn check_nodes(self: &Arc<Self>) {
         let Some(hosts) = self.nodes.hosts() else { return };
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut gone = Vec::new();
         for (key, pool) in &mut state.pools {
             pool.absent = if hosts.contains(&key.host) { 0 } else { pool.absent.saturating_add(1) };

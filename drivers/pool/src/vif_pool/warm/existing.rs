@@ -22,7 +22,7 @@ impl VifPoolObserver for WarmVifPool {
     }
 
     fn pod_vifs(&self, pod: &Pod, vifs: Option<&[Vif]>) {
-        let (mut state, uid) = (self.inner.state(), Owner::of(&pod.metadata).uid);
+        let (mut state, uid) = (self.inner.state.lock(), Owner::of(&pod.metadata).uid);
         let mut new: Vec<_> = vifs.unwrap_or_default().iter().collect();
         new.retain(|vif| state.record_annotation(pod, vif));
         let mut held: Vec<_> = new.into_iter().map(|vif| vif.id.clone()).collect();
@@ -38,7 +38,7 @@ impl VifPoolObserver for WarmVifPool {
     }
 
     fn pod_ended(&self, pod: &Uid) {
-        let mut state = self.inner.state();
+        let mut state = self.inner.state.lock();
         state.pods.remove(pod);
         self.inner.end_possible(&mut state, pod);
     }
@@ -46,7 +46,7 @@ impl VifPoolObserver for WarmVifPool {
     /// Starts to hand out VIFs, because all pods that use VIFs are known now. Does nothing if the pool was started before, or if
     /// the existing VIFs have not been listed yet.
     fn start(&self) {
-        let mut state = self.inner.state();
+        let mut state = self.inner.state.lock();
         if let StartupPhase::Listed(found) = &mut state.phase {
             let found = std::mem::take(found);
             state.phase = StartupPhase::Open;
@@ -67,10 +67,10 @@ impl Inner {
     /// the start, to the pool.
     pub(super) async fn resync(self: &Arc<Self>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
-        let (epochs, began) = (self.state().pools.iter().map(epoch).collect(), self.now());
+        let (epochs, began) = (self.state.lock().pools.iter().map(epoch).collect(), self.now());
         let mut found = self.bulk.list_vifs().await?;
         let mut owned = std::mem::take(&mut found.owned);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if matches!(state.phase, StartupPhase::Open) {
             let pooled = found.usable.iter().chain(&found.incomplete);
             owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
@@ -86,7 +86,7 @@ impl Inner {
 
     /// Asks the background task to list the existing VIFs, because the pool may differ from them.
     pub(super) fn request_listing(&self) {
-        self.state().needs_listing = true;
+        self.state.lock().needs_listing = true;
         self.wake.notify_one();
     }
 

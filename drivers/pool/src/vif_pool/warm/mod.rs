@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use staffetta_driver::{
     BulkVifDriver, DriverError, NetworkId, Owner, PodVifDriver, PoolClaim, Reason, SecurityGroupId, Uid, Vif,
     VifId, VifPoolDriver, VifPoolObserver, VifRequest,
@@ -160,7 +160,7 @@ impl WarmVifPool {
         move || {
             let counters = *counters.lock();
             let Some(inner) = inner.upgrade() else { return counters };
-            let (state, now) = (inner.state(), inner.now());
+            let (state, now) = (inner.state.lock(), inner.now());
             let counts = state.pools.values().map(|pool| pool.warm.counts(now));
             counts.fold(counters, |sum, counts| VifPoolMetrics {
                 free: sum.free + counts.warm,
@@ -176,10 +176,6 @@ impl WarmVifPool {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, VifPoolState> {
-        self.state.lock()
-    }
-
     /// Changes the counters of the metrics by `add`.
     fn count(&self, add: impl FnOnce(&mut VifPoolMetrics)) {
         add(&mut self.counters.lock());
@@ -202,15 +198,15 @@ impl Drop for WarmVifPool {
 #[async_trait]
 impl VifPoolDriver for WarmVifPool {
     fn contains_vif(&self, vif: &VifId) -> bool {
-        self.inner.state().places.contains_key(vif)
+        self.inner.state.lock().places.contains_key(vif)
     }
 
     fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
-        self.inner.state().claim(owner, vif)
+        self.inner.state.lock().claim(owner, vif)
     }
 
     fn holds_vifs(&self, pod: &Uid) -> bool {
-        !self.inner.state().held_by(pod).is_empty()
+        !self.inner.state.lock().held_by(pod).is_empty()
     }
 
     async fn request_additional_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
@@ -220,7 +216,7 @@ impl VifPoolDriver for WarmVifPool {
     /// Records the security groups that the VIF has now; `None` means that they are not known. So does an empty list, because no pod
     /// requests a VIF without security groups: a pod that names none gets those of the project.
     fn security_groups_changed(&self, vif: &VifId, security_groups: Option<&[SecurityGroupId]>) {
-        let mut state = self.inner.state();
+        let mut state = self.inner.state.lock();
         let Some(Place { key, .. }) = state.places.get(vif).cloned() else { return };
         let config = security_groups.filter(|groups| !groups.is_empty()).map(sorted);
         if let Some(pool) = state.pools.get_mut(&key) {
@@ -239,7 +235,7 @@ impl VifPoolDriver for WarmVifPool {
         let inner = &self.inner;
         let mut deletions = Vec::new();
         {
-            let mut state = inner.state();
+            let mut state = inner.state.lock();
             if !matches!(state.phase, StartupPhase::Open) {
                 let detail =
                     "the pool is starting: the VIFs, or the pods that use them, have not been read yet";
@@ -257,7 +253,7 @@ impl VifPoolDriver for WarmVifPool {
             // What a deletion that panicked has left is seen below.
             drop(deletion.await);
         }
-        if inner.state().keys_in(network).is_empty() {
+        if inner.state.lock().keys_in(network).is_empty() {
             return Ok(());
         }
         let detail =

@@ -22,7 +22,7 @@ impl PodVifDriver for WarmVifPool {
         let inner = &self.inner;
         let key = Arc::new(VifPoolKey::new(inner.bulk.host(request)?, request));
         let want = sorted(&request.security_groups);
-        let hold = inner.state().next_number();
+        let hold = inner.state.lock().next_number();
         let mut claim = VifClaim { inner, key, request, hold, vif: None, adapting: false, waited: false };
         loop {
             match claim.take(&want)? {
@@ -61,7 +61,7 @@ impl PodVifDriver for WarmVifPool {
     /// an `owner`, pooled VIFs have the pods that hold them as their owners, but only after the pool was started.
     async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let mut marked = self.inner.vifs.vifs(owner).await?;
-        let mut state = self.inner.state();
+        let mut state = self.inner.state.lock();
         if let Some(owner) = owner {
             for id in state.held_by(&owner.uid) {
                 if let Some(Place { vif, .. }) = state.places.get(&id) {
@@ -109,7 +109,7 @@ impl Drop for VifClaim<'_> {
             return;
         }
         let now = self.inner.now();
-        let mut state = self.inner.state();
+        let mut state = self.inner.state.lock();
         if let Some(id) = &self.vif {
             state.end_hold(id, &self.request.owner.uid);
         }
@@ -132,7 +132,7 @@ impl VifClaim<'_> {
     /// is possible, or if the pool is not started.
     fn take(&mut self, want: &Vec<SecurityGroupId>) -> Result<Taken, DriverError> {
         let (inner, now) = (self.inner, self.inner.now());
-        let mut state = inner.state();
+        let mut state = inner.state.lock();
         if !matches!(state.phase, StartupPhase::Open) {
             let detail =
                 "the pool is starting: the existing VIFs, or the pods that use them, have not been read yet";
@@ -183,7 +183,7 @@ impl VifClaim<'_> {
             return Err(not_leading());
         }
         let changed = self.inner.bulk.set_security_groups(vif, want).await;
-        let mut state = self.inner.state();
+        let mut state = self.inner.state.lock();
         match changed {
             Ok(()) => {
                 if let Some(pool) = state.pools.get_mut(&self.key) {
@@ -228,7 +228,7 @@ impl Inner {
     /// it, returns `true` and does nothing.
     fn give_back(self: &Arc<Self>, owner: &Owner, vif: &Vif) -> bool {
         let now = self.now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let hold = state.end_hold(&vif.id, &owner.uid);
         let Some(place) = state.places.get(&vif.id).cloned() else { return false };
         if let (Some(hold), Some(pool)) = (hold, state.pools.get_mut(&place.key)) {

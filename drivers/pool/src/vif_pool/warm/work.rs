@@ -80,7 +80,7 @@ impl Inner {
                 }
             }
             created += vifs.len();
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let state = &mut *state;
             let Some(pool) = state.pools.get_mut(&key) else { return };
             let goes_on = !short && !pool.warm.is_draining();
@@ -153,7 +153,7 @@ impl Inner {
     async fn delete(self: Arc<Self>, key: Arc<VifPoolKey>, op: u64, vifs: Vec<Vif>) {
         let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
         let left = self.delete_once(vifs).await;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let now = self.now();
         let shrunk = state.pools.get_mut(&key).is_some_and(|pool| pool.warm.shrunk(op, &left, now));
         for id in ids.iter().filter(|id| shrunk && !left.contains(id)) {
@@ -165,7 +165,7 @@ impl Inner {
     /// Deletes incomplete VIFs that interrupted calls left behind. The next listing finds those that still exist.
     pub(super) async fn delete_leftovers(self: Arc<Self>, mut vifs: Vec<Vif>) {
         // A pod may list one of them by now.
-        vifs.retain(|vif| !self.state().holders.contains_key(&vif.id));
+        vifs.retain(|vif| !self.state.lock().holders.contains_key(&vif.id));
         if !vifs.is_empty() && (self.is_leader)() {
             tracing::info!(count = vifs.len(), "incomplete VIFs are deleted");
             self.delete_once(vifs).await;
@@ -192,7 +192,7 @@ impl Inner {
     /// because others may be missing too.
     pub(super) async fn activate(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
         let result = self.vifs.activate_vif(owner, vif).await;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(place) = state.places.get_mut(&vif.id) {
             match &result {
                 Ok(Activation::Active(_)) => Arc::make_mut(&mut place.vif).active = true,
@@ -230,13 +230,13 @@ async fn activate(pool: Weak<Inner>, key: Arc<VifPoolKey>, vif: Vif) {
             let pool = state.pools.get(&key);
             state.places.contains_key(&vif.id) && pool.is_some_and(|pool| !pool.warm.is_used(&vif.id))
         };
-        if !(inner.is_leader)() || !unused(&inner.state()) {
+        if !(inner.is_leader)() || !unused(&inner.state.lock()) {
             return;
         }
         let wait = match inner.activate(&Owner::default(), &vif).await {
             Ok(Activation::NotYet { poll_after }) => poll_after,
             Ok(Activation::Active(_)) => {
-                if let Some(pool) = inner.state().pools.get_mut(&key) {
+                if let Some(pool) = inner.state.lock().pools.get_mut(&key) {
                     pool.warm.ready(&vif.id, true);
                 }
                 return;

@@ -30,7 +30,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use staffetta_driver::{Direction, GroupName, Owner, PodLifecycle, SecurityGroupId, Uid, VifId};
 use tokio::sync::Notify;
 
@@ -116,7 +116,7 @@ impl PolicyIndex {
     /// of the cloud's quota of rules; without a known quota, there is none.
     #[must_use]
     pub fn with_max_rules(self, max_rules: Option<usize>) -> Self {
-        self.lock().model.set_max_rules(max_rules);
+        self.state.lock().model.set_max_rules(max_rules);
         Self { max_rules, ..self }
     }
 
@@ -134,13 +134,13 @@ impl PolicyIndex {
     /// Returns the number of times that the security groups of a pod were recomputed so far, over all pods, for tests.
     #[cfg(test)]
     pub(crate) fn recomputed(&self) -> usize {
-        self.lock().model.recomputed
+        self.state.lock().model.recomputed
     }
 
     /// Recomputes the security groups of all pods that recorded changes may concern, and lets other
     /// tasks run after each slice of pods.
     pub(crate) async fn apply_changes(&self) {
-        while self.lock().model.advance(PODS_PER_SLICE) {
+        while self.state.lock().model.advance(PODS_PER_SLICE) {
             tokio::task::yield_now().await;
         }
     }
@@ -173,7 +173,7 @@ impl PolicyIndex {
     /// Returns the VIFs in the annotations of the pods whose VIFs are not checked yet according to `is_checked`. They may belong to
     /// these pods.
     pub(crate) fn unchecked_vifs(&self, is_checked: impl Fn(&Uid) -> bool) -> HashSet<VifId> {
-        let state = self.lock();
+        let state = self.state.lock();
         let unchecked = state.annotations.iter().filter(|(uid, _)| !is_checked(uid));
         let unchecked: Vec<_> = unchecked.map(|(_, text)| text.clone()).collect();
         drop(state);
@@ -184,7 +184,7 @@ impl PolicyIndex {
 
     /// Records that the handler `vif` has checked the VIFs of the pod, so that its annotation is not needed any more.
     pub(crate) fn forget_annotation(&self, pod: &Uid) {
-        self.lock().annotations.remove(pod);
+        self.state.lock().annotations.remove(pod);
     }
 
     /// Returns the three groups that exist regardless of policies, with their rules: the group that
@@ -192,7 +192,7 @@ impl PolicyIndex {
     /// that no policy blocks.
     pub(crate) fn common_groups(&self) -> [DesiredGroup; 3] {
         let nodes: BTreeSet<IpNet> =
-            self.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect();
+            self.state.lock().nodes.values().flatten().map(|address| IpNet::from(*address)).collect();
         let always = [(Direction::Ingress, &self.always.from), (Direction::Egress, &self.always.to)];
         let always =
             always.map(|(direction, also)| rules::allow_networks(direction, nodes.iter().chain(also)));
@@ -205,23 +205,23 @@ impl PolicyIndex {
     /// Returns the security groups that a policy needs, with their rules. Groups of peers come
     /// first. The list is empty if the policy does not exist.
     pub(crate) fn policy_groups(&self, policy: &Uid) -> Vec<DesiredGroup> {
-        self.lock().model.policy_groups(policy)
+        self.state.lock().model.policy_groups(policy)
     }
 
     /// Returns the namespace, name and UID of each policy.
     pub(crate) fn policies(&self) -> Vec<Owner> {
-        self.lock().model.policies.values().map(|terms| terms.owner.clone()).collect()
+        self.state.lock().model.policies.values().map(|terms| terms.owner.clone()).collect()
     }
 
     /// Returns the names of all security groups that the policies need.
     pub(crate) fn group_names(&self) -> HashSet<GroupName> {
-        self.lock().model.group_names()
+        self.state.lock().model.group_names()
     }
 
     /// Returns the problems of a policy as texts for an Event: invalid parts, named ports that no
     /// pod has, and too many rules.
     pub(crate) fn problems(&self, policy: &Uid) -> Vec<String> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let unresolved = state.model.unresolved_ports(policy).into_iter();
         let unresolved =
             unresolved.map(|port| format!("no pod selected by the policy has a port named {port}"));
@@ -242,7 +242,7 @@ impl PolicyIndex {
     /// Records that a security group exists and has its rules, so that pods may use it. If its
     /// creation had failed before, the pods that must have it are marked as changed.
     pub(crate) fn set_ready(&self, name: &GroupName, id: &SecurityGroupId) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ready.insert(name.clone(), id.clone());
         if state.unavailable.remove(name) {
             state.model.mark_members_changed(name);
@@ -255,20 +255,20 @@ impl PolicyIndex {
     /// would allow nothing to its members, and a policy must not block pods that it does not select.
     pub(crate) fn set_unavailable(&self, name: &GroupName) {
         if name::is_of_peers(name) {
-            self.lock().unavailable.insert(name.clone());
+            self.state.lock().unavailable.insert(name.clone());
         }
     }
 
     /// Records that a security group is about to be deleted or has other rules than desired, so
     /// that pods must not use it.
     pub(crate) fn clear_ready(&self, name: &GroupName) {
-        self.lock().ready.remove(name);
+        self.state.lock().ready.remove(name);
     }
 
     /// Returns the ids of the security groups that a pod must have, sorted, or `None` if the pod is unknown
     /// or policies do not apply to it. Returns an error if one of the groups does not exist yet.
     pub(crate) fn pod_groups(&self, pod: &Uid) -> Result<Option<Vec<SecurityGroupId>>, GroupNotReady> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(groups) = state.model.pod_groups(pod).cloned() else { return Ok(None) };
         self.ids(&state, &groups, false).map(Some)
     }
@@ -282,7 +282,7 @@ impl PolicyIndex {
         dry_run: bool,
     ) -> Result<Vec<SecurityGroupId>, GroupNotReady> {
         let facts = PodFields::of(pod);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let groups = state.model.groups_for(&facts);
         let ids = self.ids(&state, &groups, dry_run)?;
         let tick = state.next_tick();
@@ -295,20 +295,20 @@ impl PolicyIndex {
     /// Returns the security groups that [`assign_groups`](Self::assign_groups) returned for a pod after the logical time `tick`
     /// ([`next_tick`](Self::next_tick)), or `None` if it was not called for the pod since then.
     pub(crate) fn assigned_since(&self, pod: &Uid, tick: u64) -> Option<Vec<SecurityGroupId>> {
-        let state = self.lock();
+        let state = self.state.lock();
         state.assigned.get(pod).filter(|(assigned, _)| *assigned > tick).map(|(_, groups)| groups.clone())
     }
 
     /// Advances the logical time and returns it. The logical time orders the observations and
     /// driver calls of this process.
     pub(crate) fn next_tick(&self) -> u64 {
-        self.lock().next_tick()
+        self.state.lock().next_tick()
     }
 
     /// Returns the policies, and at most one slice of the pods, whose groups have changed since the last
     /// call of this method. If pods are left, the next call of [`changed`](Self::changed) returns at once.
     pub(crate) fn take_changes(&self) -> IndexChanges {
-        let state = &mut *self.lock();
+        let state = &mut *self.state.lock();
         state.model.update();
         if !state.unavailable.is_empty() {
             let needed = state.model.group_names();
@@ -370,13 +370,8 @@ impl PolicyIndex {
 
     /// Changes the content of the index, and wakes the task that waits for changes.
     fn change(&self, change: impl FnOnce(&mut IndexState)) {
-        change(&mut self.lock());
+        change(&mut self.state.lock());
         self.changed.notify_one();
-    }
-
-    /// Locks the content of the index.
-    fn lock(&self) -> MutexGuard<'_, IndexState> {
-        self.state.lock()
     }
 }
 

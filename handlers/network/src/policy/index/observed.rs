@@ -12,12 +12,12 @@ impl Index<Node> for PolicyIndex {
     fn apply(&self, event: &Event<Node>) {
         let uid: Uid = event.uid().into();
         let (Event::Added(node) | Event::Modified(node)) = event else {
-            self.lock().nodes.remove(&uid);
+            self.state.lock().nodes.remove(&uid);
             return;
         };
         let addresses = node.status.as_ref().and_then(|status| status.addresses.as_ref());
         let addresses = addresses.into_iter().flatten().filter_map(|address| address.address.parse().ok());
-        self.lock().nodes.insert(uid, addresses.collect());
+        self.state.lock().nodes.insert(uid, addresses.collect());
     }
 }
 
