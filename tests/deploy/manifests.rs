@@ -263,7 +263,8 @@ fn on_the_network_of_the_node_it_waits_for_no_other_and_listens_where_metrics_ar
 }
 
 /// A dry run stores nothing. An existing namespace takes the place of those that a cluster of an operator has, and only the
-/// operator of Prometheus knows its kinds.
+/// operator of Prometheus knows its kinds. The server applies each object in one step, because other tests create and delete
+/// objects of the same names meanwhile.
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
 async fn the_objects_of_each_preset_are_admitted_on_a_real_server() {
@@ -276,7 +277,8 @@ async fn the_objects_of_each_preset_are_admitted_on_a_real_server() {
             object["metadata"]["namespace"] = json!("default");
         }
         let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string();
-        let admitted = kubectl.feed(&["apply", "--dry-run=server", "-f", "-"], &list).await;
+        let arguments = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-"];
+        let admitted = kubectl.feed(&arguments, &list).await;
         let count = admitted.lines().filter(|line| line.ends_with(" (server dry run)")).count();
         assert_eq!(count, objects.len(), "{preset}: {admitted}");
     }
