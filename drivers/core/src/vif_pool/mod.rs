@@ -90,7 +90,8 @@ pub enum PoolClaim {
     /// Another process may have handed it out, or a user may have changed the annotation. The caller decides
     /// whether the claim is valid, by this key of the VIF.
     Late(VifPoolKey),
-    /// Another pod uses the VIF, the pool is about to delete it, or its properties in the annotation are wrong.
+    /// Another pod uses the VIF, nothing tells which of several pods uses it, the pod runs with other addresses, the pool is about to delete
+    /// the VIF, or its properties in the annotation are wrong.
     Refused,
 }
 

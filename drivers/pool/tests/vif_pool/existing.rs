@@ -195,30 +195,43 @@ impl World {
 
 const FIRST: [PoolClaim; 2] = [PoolClaim::Held, PoolClaim::Refused];
 const SECOND: [PoolClaim; 2] = [PoolClaim::Refused, PoolClaim::Held];
+const NEITHER: [PoolClaim; 2] = [PoolClaim::Refused, PoolClaim::Refused];
 
 #[tokio::test(start_paused = true)]
-async fn of_two_pods_that_show_one_vif_at_the_start_the_one_with_its_address_keeps_it_or_else_the_older() {
+async fn of_two_pods_that_show_one_vif_at_the_start_the_one_with_its_address_keeps_it_or_else_neither() {
     let before = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
     let vif = before.get("a").await;
-    let ip = vif.ips().next().map(|ip| ip.to_string());
-    let running =
-        |pod: Pod| Pod { status: Some(PodStatus { pod_ip: ip.clone(), ..PodStatus::default() }), ..pod };
+    let own = vif.ips().next().map(|ip| ip.to_string());
+    let other = Some("192.0.2.1".to_owned());
+    let on = |pod: &Pod, node: &str, pod_ip: &Option<String>| Pod {
+        spec: Some(PodSpec { node_name: Some(node.to_owned()), ..PodSpec::default() }),
+        status: Some(PodStatus { pod_ip: pod_ip.clone(), ..PodStatus::default() }),
+        ..pod.clone()
+    };
+    let with = |pod: &Pod, pod_ip: &Option<String>| on(pod, "n1", pod_ip);
     let (younger, older) = (created("a", 2), created("b", 1));
-    for (pods, expected) in [
-        ([younger.clone(), older.clone()], SECOND),
-        ([running(younger.clone()), older.clone()], FIRST),
-        ([running(younger.clone()), running(older.clone())], SECOND),
+    let mut forged = vif.clone();
+    forged.subnets[0].ips = vec!["192.0.2.1".parse().unwrap()];
+    for (younger_on, older_on, shown, expected) in [
+        (("n1", &None), ("n1", &None), &vif, NEITHER),
+        (("n1", &own), ("n1", &None), &vif, FIRST),
+        (("n1", &None), ("n1", &other), &vif, FIRST),
+        (("n1", &None), ("n1", &other), &forged, FIRST),
+        (("n1", &None), ("n2", &None), &vif, FIRST),
+        (("n1", &other), ("n1", &other), &vif, NEITHER),
+        (("n1", &own), ("n1", &own), &vif, SECOND),
     ] {
         let bulk = MemoryBulkVifDriver::new(Arc::clone(&before.network), "east".into());
         let world = World::on(Arc::clone(&before.network), bulk, POLICY);
-        for pod in &pods {
-            world.pool.pod_vifs(pod, Some(std::slice::from_ref(&vif)));
-        }
+        let (node, address) = younger_on;
+        world.pool.pod_vifs(&on(&younger, node, address), Some(std::slice::from_ref(&vif)));
+        let (node, address) = older_on;
+        world.pool.pod_vifs(&on(&older, node, address), Some(std::slice::from_ref(shown)));
         world.start().await;
         assert_eq!(world.claims(["a", "b"], &vif), expected);
         // The address of a pod may follow later.
-        world.pool.pod_vifs(&running(younger.clone()), Some(std::slice::from_ref(&vif)));
-        world.pool.pod_vifs(&older, Some(std::slice::from_ref(&vif)));
+        world.pool.pod_vifs(&with(&younger, &own), Some(std::slice::from_ref(&vif)));
+        world.pool.pod_vifs(&with(&older, &None), Some(std::slice::from_ref(&vif)));
         assert_eq!(world.claims(["a", "b"], &vif), FIRST);
         world.release("a", &vif).await;
         assert_eq!(world.claims(["a", "b"], &vif), SECOND, "the other one keeps it");

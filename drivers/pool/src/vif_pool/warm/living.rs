@@ -17,9 +17,9 @@ pub(super) struct LivingPod {
     owner: Arc<Owner>,
     created: Option<Time>,
     /// The name of the pod's node and its addresses, one of which is [`VifPoolKey::host`].
-    hosts: Vec<String>,
+    pub(super) hosts: Vec<String>,
     /// The addresses in the status of the pod.
-    addresses: Vec<IpAddr>,
+    pub(super) addresses: Vec<IpAddr>,
     /// `true` if the pod got VIFs, and its annotation does not tell any more which.
     is_lost: bool,
 }
@@ -54,12 +54,17 @@ impl VifPoolState {
             self.pods.remove(&uid);
             return false;
         };
-        // What an annotation named before is worth less than what another one names now.
-        for id in self.by_owner.get(&uid).into_iter().flatten().filter(|_| is_lost) {
+        // What an annotation named before, and the pod does not use, is worth less than what another one names now.
+        let is_unused = |id: &&VifId| {
+            self.places
+                .get(*id)
+                .is_none_or(|Place { vif, .. }| !vif.ips().any(|ip| living.addresses.contains(&ip)))
+        };
+        for id in self.by_owner.get(&uid).into_iter().flatten().filter(|_| is_lost).filter(is_unused) {
             for holder in
                 self.holders.get_mut(id).into_iter().flatten().filter(|holder| holder.owner.uid == uid)
             {
-                if let HolderClaim::Shown { is_late, is_unused: true, .. } = &mut holder.claim {
+                if let HolderClaim::Shown { is_late, .. } = &mut holder.claim {
                     *is_late = true;
                 }
             }
@@ -107,7 +112,7 @@ impl VifPoolState {
             }
         }
         for (id, LivingPod { owner, created, addresses, .. }) in &found {
-            let claim = HolderClaim::Shown { is_late, is_unused: false, created: created.clone() };
+            let claim = HolderClaim::Shown { is_late, created: created.clone() };
             let claim = if addresses.is_empty() { HolderClaim::Possible } else { claim };
             let mut holders = self.holders.get_mut(id).into_iter().flatten();
             if let Some(holder) = holders.find(|holder| holder.owner.uid == owner.uid) {

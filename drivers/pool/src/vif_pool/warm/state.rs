@@ -147,8 +147,6 @@ pub(super) enum HolderClaim {
     Shown {
         /// `true` if that was first seen after the pool had started.
         is_late: bool,
-        /// `true` unless the pod has an address of the VIF.
-        is_unused: bool,
         /// The creation time of the pod.
         created: Option<Time>,
     },
@@ -156,11 +154,23 @@ pub(super) enum HolderClaim {
     Possible,
 }
 
+/// What the status of a pod, which its owner cannot write, tells of a VIF of the pool in its annotation, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Usage {
+    /// The pod has an address of the VIF.
+    Confirmed,
+    /// The pod has no address yet, and is on the node of the VIF.
+    Open,
+    /// The pod has no address yet, and is not known to be on the node of the VIF.
+    Elsewhere,
+    /// The pod has other addresses: it runs with another VIF, and somebody changed its annotation.
+    Contradicted,
+}
+
 impl HolderClaim {
-    /// Returns the claim of a pod whose annotation contains the VIF.
-    fn of_annotation(pod: &Pod, vif: &Vif, is_late: bool) -> Self {
-        let created = pod.metadata.creation_timestamp.clone();
-        Self::Shown { is_late, is_unused: !vif.has_address_of(pod), created }
+    /// Returns the claim of a pod whose annotation contains a VIF.
+    fn of_annotation(pod: &Pod, is_late: bool) -> Self {
+        Self::Shown { is_late, created: pod.metadata.creation_timestamp.clone() }
     }
 }
 
@@ -222,32 +232,58 @@ impl VifPoolState {
             match holder.claim {
                 HolderClaim::HandedOut => {}
                 HolderClaim::Shown { is_late, .. } => {
-                    holder.claim = HolderClaim::of_annotation(pod, vif, is_late);
+                    holder.claim = HolderClaim::of_annotation(pod, is_late);
                 }
-                HolderClaim::Possible => holder.claim = HolderClaim::of_annotation(pod, vif, true),
+                HolderClaim::Possible => holder.claim = HolderClaim::of_annotation(pod, true),
             }
             return false;
         }
-        let claim = HolderClaim::of_annotation(pod, vif, matches!(self.phase, StartupPhase::Open));
+        let claim = HolderClaim::of_annotation(pod, matches!(self.phase, StartupPhase::Open));
         let number = self.next_number();
         self.hold(&vif.id, number, &owner, claim);
         true
     }
 
+    /// Returns what the status of the pod with this UID tells of a VIF of the pool. The addresses are those of the cloud, not those in the
+    /// annotation.
+    fn usage(&self, uid: &Uid, place: &Place) -> Usage {
+        let Some(pod) = self.pods.get(uid) else { return Usage::Elsewhere };
+        if pod.addresses.is_empty() {
+            return if pod.hosts.contains(&place.key.host) { Usage::Open } else { Usage::Elsewhere };
+        }
+        if place.vif.ips().any(|ip| pod.addresses.contains(&ip)) {
+            Usage::Confirmed
+        } else {
+            Usage::Contradicted
+        }
+    }
+
     /// Returns the claim of the pod `owner` to `vif`, which its annotation contains. The claim is refused if another pod has a better one,
-    /// if the annotation does not match the VIF, or if the VIF is about to be deleted.
+    /// if the pod runs with other addresses, if the annotation does not match the VIF, or if the VIF is about to be deleted. It is also
+    /// refused as long as nothing tells which of several pods got the VIF: the older one may have a copy of the annotation, while the other
+    /// one has been started a moment ago.
     pub(super) fn claim(&self, owner: &Owner, vif: &Vif) -> PoolClaim {
         let Some(place) = self.places.get(&vif.id) else { return PoolClaim::NotPooled };
         let is_used = self.pools.get(&place.key).is_some_and(|pool| pool.warm.is_used(&vif.id));
         let holders = self.holders.get(&vif.id).into_iter().flatten();
-        let first =
-            holders.min_by(|one, other| (&one.claim, &one.owner.uid).cmp(&(&other.claim, &other.owner.uid)));
-        match first.filter(|first| is_used && first.owner.uid == owner.uid && place.is_of(vif)) {
-            Some(VifHolder { claim: HolderClaim::Shown { is_late: true, .. }, .. }) => {
-                PoolClaim::Late(VifPoolKey::clone(&place.key))
-            }
-            None | Some(VifHolder { claim: HolderClaim::Possible, .. }) => PoolClaim::Refused,
-            Some(_) => PoolClaim::Held,
+        let rank = |holder: &VifHolder| match holder.claim {
+            HolderClaim::HandedOut => (0, Usage::Confirmed, false),
+            HolderClaim::Shown { is_late, .. } => (1, self.usage(&holder.owner.uid, place), is_late),
+            HolderClaim::Possible => (2, Usage::Open, false),
+        };
+        let first = holders.clone().min_by(|one, other| {
+            (rank(one), &one.claim, &one.owner.uid).cmp(&(rank(other), &other.claim, &other.owner.uid))
+        });
+        let Some(first) = first.filter(|first| is_used && first.owner.uid == owner.uid && place.is_of(vif))
+        else {
+            return PoolClaim::Refused;
+        };
+        let is_alone = holders.filter(|holder| rank(holder) == rank(first)).count() == 1;
+        match (rank(first), &first.claim) {
+            (_, HolderClaim::Possible) | ((1, Usage::Contradicted, _), _) => PoolClaim::Refused,
+            ((1, Usage::Open | Usage::Elsewhere, _), _) if !is_alone => PoolClaim::Refused,
+            ((1, _, true), _) => PoolClaim::Late(VifPoolKey::clone(&place.key)),
+            _ => PoolClaim::Held,
         }
     }
 

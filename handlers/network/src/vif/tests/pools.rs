@@ -273,7 +273,7 @@ async fn held(pooled: &Pooled, owner: &Owner) -> Vec<VifId> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_younger_of_two_pods_with_the_same_vif_gets_another_one_before_use() {
+async fn a_pod_with_the_same_vif_as_another_gets_another_one_before_use() {
     let (pooled, other, vif) = shared().await;
     pass(POLICY.cool_down).await;
     pooled.event().await.unwrap();
