@@ -62,6 +62,8 @@ pub use memory::world;
 #[cfg(all(feature = "memory", feature = "prefix-ip"))]
 pub use prefix_ip::interfaces;
 #[cfg(feature = "network")]
+pub use vif_pool::pooled;
+#[cfg(feature = "network")]
 pub(crate) use vif_pool::with_pools;
 
 /// Returns a registry with all handlers, drivers and configuration sections of staffetta.

@@ -39,4 +39,4 @@ mod watch;
 
 pub use front::{Fault, Faults, RequestRecord, Requests};
 pub use proxy::{Proxy, ProxyError};
-pub use server::{ApiServer, Options};
+pub use server::{ApiServer, InProcess, Options};

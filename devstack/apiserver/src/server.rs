@@ -4,7 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::front::{Faults, RequestRecord, Serving};
+use axum::body::Body;
+use http::{Request, Response};
+
+use crate::front::{Asked, Backend, Faults, RequestRecord, Serving};
 use crate::http::Embedded;
 use crate::shared::Shared;
 
@@ -83,5 +86,29 @@ impl ApiServer {
     /// Stops the server: it no longer listens, and all connections are cut.
     pub async fn stop(self) {
         self.serving.stop().await;
+    }
+}
+
+/// A server without a listener, for clients in the same process. It injects no faults and records no requests.
+#[derive(Clone)]
+pub struct InProcess(Arc<Embedded>);
+
+impl InProcess {
+    /// Creates a server with an empty cluster. Its listen address is not used.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        let shared = Shared::new(options.event_log, options.bookmark_interval);
+        Self(Arc::new(Embedded(Arc::new(shared))))
+    }
+
+    /// Executes a request and returns its response. That of a watch ends when its time is over, or when it is dropped.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let asked = Asked::of(request.method(), request.uri());
+        self.0.answer(&asked, request).await.expect("the embedded cluster answers each request")
+    }
+
+    /// Drops all events so far: a watch or a list from an earlier revision gets 410.
+    pub fn trim_event_log(&self) {
+        self.0.0.with(|cluster| cluster.store.trim());
     }
 }

@@ -138,7 +138,7 @@ fn additional_networks(setup: &Setup) -> Result<AdditionalNetworks, SetupError> 
 
 /// Builds the pool `name`, which creates VIFs with `bulk` and keeps them ready for the VIF driver that the pool supports. Fails if the
 /// configuration selects the pool together with another VIF driver.
-pub(super) fn pooled(
+pub fn pooled(
     setup: &Setup,
     name: &'static str,
     bulk: Arc<dyn BulkVifDriver>,
