@@ -17,12 +17,26 @@ Usage: cargo xtask TASK [ARGUMENTS]
   test [...]       run the tests that need no service; the arguments go to cargo test
   real [...]       run the tests on real services; the arguments go to devstack/real/test
   bench NAME       run one benchmark (docs/benchmarks.md lists them)
+  simulate [...]   run the whole controller under many seeds (docs/simulation.md); --help lists the options
   doc              build the documentation of the crates for authors, as docs.rs does
   flaky TIMES      run all tests so often, beside a busy loop on each core, and list those that failed";
 
 /// The lints of all targets.
 const LINTS: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--features=staffetta/simulated", "--", "-D", "warnings"];
+
+/// The simulation, in a profile of its own. The flag makes the clocks of all crates those of the simulation.
+const SIMULATION: [&str; 9] = [
+    "run",
+    "--quiet",
+    "--config",
+    "build.rustflags=['--cfg=simulation']",
+    "--profile",
+    "simulation",
+    "--package",
+    "staffetta-simulation",
+    "--",
+];
 
 /// The crates for authors of handlers and drivers.
 const AUTHORS_CRATES: [&str; 2] = ["staffetta-driver", "staffetta-handler"];
@@ -38,6 +52,7 @@ fn main() -> ExitCode {
         ["real", rest @ ..] => run(Command::new("devstack/real/test").args(rest)),
         // One of them needs the drivers of a network in another process.
         ["bench", name] => cargo(["bench", "--features", "simulated", "--bench", name]),
+        ["simulate", rest @ ..] => cargo(SIMULATION.iter().chain(rest)),
         ["doc"] => AUTHORS_CRATES.into_iter().try_for_each(document),
         ["flaky", times] => times
             .parse()

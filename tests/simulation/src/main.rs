@@ -1,0 +1,53 @@
+//! The whole controller in one process, under a seed (docs/simulation.md). `cargo xtask simulate` builds and runs it.
+//!
+//! | module | content |
+//! |---|---|
+//! | `batch` | runs many seeds, each in a process of its own, and shrinks a failing one |
+//! | `pods` | the world of pods: what happens when, and when everything has converged |
+//! | `world` | the API server, the cloud, the trace, the invariants |
+//! | `replica`, `link` | a replica of the controller, and the network between it and the world |
+//! | `choices` | the random numbers of a seed |
+//! | `c_library` | clocks and random numbers for the code that asks the C library |
+
+mod batch;
+mod c_library;
+mod choices;
+mod link;
+mod pods;
+mod replica;
+mod world;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+fn main() -> ExitCode {
+    if !cfg!(simulation) {
+        eprintln!("the clocks are not simulated in this build: use cargo xtask simulate");
+        return ExitCode::FAILURE;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        [batch::ONE_SEED, seed, without, show] => one(seed, without, show),
+        _ => batch::main(&arguments),
+    }
+}
+
+/// Runs one seed. Prints the verdict and the hash of the trace, and, with `show`, the trace or the log.
+fn one(seed: &str, without: &str, show: &str) -> ExitCode {
+    c_library::fix_layout();
+    c_library::limit_time();
+    let seed = seed.parse().expect("the seed is a number");
+    let without: Vec<usize> = without.split(',').filter_map(|number| number.trim().parse().ok()).collect();
+    c_library::simulate(seed);
+    if show.trim() == "log" {
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let (world, steps) = runtime.expect("a runtime can be built").block_on(async {
+        let world = Arc::new(world::World::new(seed));
+        let steps = pods::run(&world, &without).await;
+        (world, steps)
+    });
+    batch::report(seed, steps, &world.trace(), &world.violations(), show.trim() == "trace")
+}

@@ -1,0 +1,120 @@
+//! One replica of the controller: its process, which starts again after each end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use staffetta::config::{Configuration, FileSchema};
+use staffetta::controller::Controller;
+use staffetta_driver::{Fence, PodVifDriver, VifPoolDriver};
+use staffetta_handler::{Registry, Setup, SetupError};
+use staffetta_memory::{MemoryBulkVifDriver, MemoryOptions, MemoryServices, MemoryVifDriver};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::link::{Link, Remote};
+use crate::world::World;
+
+/// The id of the cluster in the marks of ports.
+const CLUSTER: &str = "simulated";
+
+/// What is done to a replica.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Command {
+    /// It crashes.
+    Crash,
+    /// It gets SIGTERM.
+    Stop,
+    /// Its network lets nothing through for this time.
+    Part(Duration),
+}
+
+/// Runs the replica `name` for ever, with each of its processes after the other.
+pub(crate) async fn run(world: Arc<World>, name: String, pool: bool, mut commands: mpsc::Receiver<Command>) {
+    for process in 1.. {
+        let name = format!("{name}.{process}");
+        world.note(&name, "starts");
+        let link = Link::new(&world, name.clone());
+        let controller = start(&link, pool).await;
+        let stop = controller.token();
+        let mut ended = Box::pin(controller.ended());
+        let crashed = loop {
+            tokio::select! {
+                result = &mut ended => {
+                    world.note(&name, &format!("has ended: {result:?}"));
+                    break false;
+                }
+                command = commands.recv() => match command {
+                    Some(Command::Crash) => break true,
+                    Some(Command::Stop) => {
+                        world.note(&name, "gets SIGTERM");
+                        stop.cancel();
+                    }
+                    Some(Command::Part(time)) => {
+                        world.note(&name, &format!("is cut off for {time:?}"));
+                        link.part(time);
+                    }
+                    None => return,
+                },
+            }
+        };
+        // A process that has ended sends nothing any more, either.
+        link.cut();
+        if crashed {
+            world.note(&name, "crashes");
+        }
+        drop(ended);
+        let rest = world
+            .choices
+            .at(&format!("{name} restarts"))
+            .time(Duration::from_secs(1), Duration::from_secs(20));
+        sleep(rest).await;
+    }
+}
+
+async fn start(link: &Arc<Link>, pool: bool) -> Controller {
+    let registry = registry(link);
+    let schema = FileSchema::assemble(&registry).expect("the sections fit together");
+    let options = [
+        ("KUBERNETES__CLUSTER_ID", CLUSTER),
+        ("KUBERNETES__ENABLED_HANDLERS", "[\"vif\"]"),
+        ("KUBERNETES__VIF_POOL_DRIVER", if pool { "memory" } else { "noop" }),
+        ("KUBERNETES__POD_VIF_DRIVER", "memory"),
+        ("RELAY__FAILED_RESYNC", "20s"),
+        ("RELAY__FAILED_RESYNC_MAX", "1m"),
+        ("RELAY__RETRY_MAX_INTERVAL", "20s"),
+        ("RELAY__RETRY_TIMEOUT", "1m"),
+        ("RELAY__SWEEP_INTERVAL", "1m"),
+        ("LEADER_ELECTION__NAMESPACE", "kube-system"),
+        ("ADMIN__LISTEN", "127.0.0.1:0"),
+        ("VIF_POOL__PORTS_POOL_MIN", "2"),
+        ("VIF_POOL__PORTS_POOL_MAX", "4"),
+        ("VIF_POOL__PORTS_POOL_BATCH", "2"),
+    ];
+    let variables = options.map(|(name, value)| (format!("STAFFETTA_{name}").into(), value.into()));
+    let configuration = Configuration::load(&schema, None, variables).expect("the options are valid");
+    Controller::start(registry, &configuration, link.client()).await.expect("the controller starts")
+}
+
+/// Returns all that ships, with drivers that call the cloud through the network of the replica.
+fn registry(link: &Arc<Link>) -> Registry {
+    const ABOUT: &str = "Simulated, behind a network.";
+    let mut registry = staffetta::assembly::registry();
+    let services = Arc::new(MemoryServices::new(MemoryOptions::default()));
+    staffetta::assembly::world(&mut registry, &link.world.network, &services);
+    let (pods, pools) = (Arc::clone(link), Arc::clone(link));
+    registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
+        let driver = Arc::new(MemoryVifDriver::new(Arc::clone(&pods.world.network), CLUSTER.into()));
+        Ok(Arc::new(Remote { link: Arc::clone(&pods), fence: fence(setup)?, driver }))
+    });
+    registry.driver::<dyn VifPoolDriver>("memory", ABOUT, move |setup| {
+        let driver = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&pools.world.network), CLUSTER.into()));
+        let bulk = Remote { link: Arc::clone(&pools), fence: fence(setup)?, driver };
+        staffetta::assembly::pooled(setup, "memory", Arc::new(bulk))
+    });
+    registry
+}
+
+/// Returns the fence of the leadership term, which each driver of a cloud needs.
+fn fence(setup: &Setup) -> Result<Fence, SetupError> {
+    setup.shared(|| Ok(Fence::default())).map(|fence| Fence::clone(&fence))
+}
