@@ -12,7 +12,7 @@ use crate::page::Page;
 use crate::{PROGRAM, ROOT, files, sources, text};
 
 /// The beginnings of commands that no test runs as they are, each with the test or the line of a script that runs the same otherwise.
-const ELSEWHERE: [(&str, &str); 23] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     ("\"$EDITOR\" ", "nothing_is_missing_in_the_configuration_of_a_preset"),
     ("cargo build --package greeter", "cargo test --workspace --no-fail-fast"),
     ("cargo build --package outside", "cargo test --workspace --no-fail-fast"),
@@ -20,6 +20,7 @@ const ELSEWHERE: [(&str, &str); 23] = [
     ("STAFFETTA_YANG_DIR=... cargo test ", "step yang prepare_yang"),
     ("cargo test --features simulated --test openstack ", "run_tests \"${flags[@]}\""),
     ("cargo test --workspace", "cargo test --workspace --no-fail-fast"),
+    ("cargo xtask simulate ", "cargo xtask simulate --minutes 4"),
     ("devstack/real/openstack down ", "bring_up openstack"),
     ("export KUBECONFIG=", "bring_up kubernetes"),
     ("export STAFFETTA_REAL_OPENSTACK=", "bring_up openstack"),
