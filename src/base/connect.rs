@@ -26,7 +26,8 @@ pub use key_files::KeyFiles;
 pub use redacted::RedactedError;
 use token::{TokenFile, authenticated};
 
-/// The time limit of one request of `cleanup`, `migrate` and `uninstall`, which repeat a failed request only after a conflict (409).
+/// The time limit of one request for the webhook, and of one request of `cleanup`, `migrate` and `uninstall`, which repeat a failed request only
+/// after a conflict (409).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum number of objects in one page of a list.
@@ -217,6 +218,16 @@ pub(crate) async fn answer<T>(
 ) -> Result<T, kube::Error> {
     let late = || kube::Error::Service(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into());
     timeout(REQUEST_TIMEOUT, request).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// Returns a client with a time limit of [`REQUEST_TIMEOUT`] for the response to a request, or for the begin of a watch.
+pub(crate) fn with_time_limit(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = tower::service_fn(move |request| {
+        let client = client.clone();
+        async move { answer(client.send(request)).await }
+    });
+    Client::new(service, namespace)
 }
 
 #[cfg(test)]

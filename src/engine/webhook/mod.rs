@@ -46,6 +46,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
 use crate::base::config::{Configuration, WebhookOptions};
+use crate::base::connect::with_time_limit;
 use crate::base::health::Health;
 use crate::base::metrics::WebhookMetrics;
 use served::{CertificateFiles, ServedCertificate};
@@ -146,7 +147,7 @@ impl Webhook {
         let (admission, enabled) = (self.admission.clone(), AtomicBool::default());
         let state = Arc::new(ReviewState { admission, enabled, metrics: Arc::clone(metrics) });
         health.set_unmet(OPTIONS, "not read yet");
-        let (this, client, health) = (self.clone(), client.clone(), Arc::clone(health));
+        let (this, client, health) = (self.clone(), with_time_limit(client.clone()), Arc::clone(health));
         let work = async move {
             let certificate = async {
                 if let Some(files) = &this.files {

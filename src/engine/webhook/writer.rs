@@ -21,6 +21,7 @@ use super::stored::StoredCertificates;
 use super::target;
 use super::watch::states;
 use crate::base::config::WebhookOptions;
+use crate::base::connect::with_time_limit;
 
 /// The back-off after rotation steps that wrote something or failed, in case another program or webhook undoes what is written.
 const BACKOFF: BackoffPolicy = BackoffPolicy::unlimited(Duration::from_secs(1), Duration::from_secs(60));
@@ -62,8 +63,9 @@ enum CertificateWriteError {
 impl CertificateWriter {
     /// Creates the writer of the Secret, which is in `namespace`, and of the configuration. `client` writes only while this process leads.
     pub(super) fn new(client: &Client, namespace: &str, options: WebhookOptions) -> Self {
+        let client = with_time_limit(client.clone());
         let secrets = Api::namespaced(client.clone(), namespace);
-        Self { secrets, configurations: Api::all(client.clone()), options }
+        Self { secrets, configurations: Api::all(client), options }
     }
 
     /// Watches the Secret and the webhook configuration, and executes the steps that are due, until the future is dropped.
@@ -193,6 +195,8 @@ mod tests {
         written: Notify,
         /// `true` if the watch has shown the last write, and the configuration is to be restored next.
         shown: AtomicBool,
+        /// The number of requests that get no response from now on.
+        silent: AtomicUsize,
     }
 
     /// The time after which the other program restores the configuration.
@@ -206,6 +210,10 @@ mod tests {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
                 let is_secret = parts.uri.path().contains("/secrets");
+                let is_left = |left: usize| left.checked_sub(1);
+                if state.silent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_left).is_ok() {
+                    return std::future::pending().await;
+                }
                 let is_watch = parts.uri.query().is_some_and(|query| query.contains("watch=true"));
                 let mut object = if is_secret {
                     json!({ "apiVersion": "v1", "kind": "Secret" })
@@ -256,5 +264,19 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(600), writer.run()).await.unwrap_err();
         let writes = state.writes.load(Ordering::Relaxed);
         assert!((10..30).contains(&writes), "{writes} writes in ten minutes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_gets_no_response_is_repeated() {
+        let state = Arc::new(Contended { silent: 2.into(), ..Contended::default() });
+        let writer = CertificateWriter::new(&contended(&state), "default", WebhookOptions::default());
+        let mut run = std::pin::pin!(writer.run());
+        let wait = Duration::from_secs(120);
+        tokio::time::timeout(wait, &mut run).await.unwrap_err();
+        let writes = state.writes.load(Ordering::Relaxed);
+        assert!(writes > 0, "the two lists at the start are repeated");
+        state.silent.store(3, Ordering::Relaxed);
+        tokio::time::timeout(wait * 2, &mut run).await.unwrap_err();
+        assert!(state.writes.load(Ordering::Relaxed) > writes, "so are writes and watches");
     }
 }

@@ -167,3 +167,17 @@ async fn a_service_that_was_made_again_while_nobody_looked_is_served_at_once() {
     world.missed().await.unwrap();
     assert_eq!(world.calls()[calls..], ["list"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_endpoints_that_is_never_answered_ends_the_recovery_with_an_error() {
+    let world = world();
+    let silent = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>().await
+    });
+    let client = Client::new(silent, "default");
+    let handler = LbHandler::new(client, world.drivers(), world.options.clone(), world.recorded.recorder());
+    let handler = handler.registration(true).erase();
+    let recovery = handler.collector.as_ref().unwrap().recover();
+    let error = tokio::time::timeout(Duration::from_secs(120), recovery).await.expect("it ends").unwrap_err();
+    assert!(error.transient() && causes(&*error).contains("no answer within 60 s"), "{error}");
+}
