@@ -57,7 +57,7 @@ impl LbHandler {
             reconciliation.desired = None;
             return reconciliation.run().await;
         }
-        if has_finalizer(service) && !service.annotations().contains_key(STATE_ANNOTATION) {
+        if lost_annotation(service) {
             let text = format!(
                 "the annotation {STATE_ANNOTATION} was missing; it was written again with the resources of the service"
             );
@@ -83,7 +83,8 @@ impl LbHandler {
     }
 
     /// Writes `public_ip` into the status of the service. If `public_ip` is `None`, the address in
-    /// the status is removed, but only if it is `previous`.
+    /// the status is removed, but only if it is `previous` or, for a service that is not of the type
+    /// `LoadBalancer`, if the annotation names it, whoever wrote that, or was lost.
     async fn write_status(
         &self,
         service: &Service,
@@ -97,13 +98,23 @@ impl LbHandler {
             _ => None,
         };
         let text = |public_ip: &PublicIp| public_ip.ip.to_string();
+        let is_public = service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
+        let annotation = service.annotations().get(STATE_ANNOTATION);
+        let named = annotation.and_then(|annotation| annotation::read(annotation).ok()?.public_ip);
+        let is_left = lost_annotation(service) || present == named.as_ref().map(text).as_deref();
+        let is_ours = present == previous.map(text).as_deref() || is_left && !is_public;
         let ingress = match public_ip.map(text) {
             Some(ip) if present == Some(&ip) => return Ok(Written::Done),
             Some(ip) => json!([{ "ip": ip }]),
-            None if present.is_some() && present == previous.map(text).as_deref() => json!(null),
+            None if present.is_some() && is_ours => json!(null),
             None => return Ok(Written::Done),
         };
         let status = json!({ "loadBalancer": { "ingress": ingress } });
         Ok(self.writer.status(service, status).await.step(WRITE)?)
     }
+}
+
+/// Returns `true` if somebody removed the annotation, which is written together with the finalizer.
+fn lost_annotation(service: &Service) -> bool {
+    has_finalizer(service) && !service.annotations().contains_key(STATE_ANNOTATION)
 }

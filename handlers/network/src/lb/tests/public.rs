@@ -1,3 +1,4 @@
+use serde_json::Value;
 use staffetta_driver::{Allocation, DriverError, PublicIpRequest, Reason};
 use staffetta_memory::Fault;
 
@@ -53,6 +54,23 @@ async fn a_service_of_another_type_releases_and_unpublishes_its_public_address()
     assert_eq!(world.ingress(), [] as [IpAddr; 0]);
     assert_eq!(world.shown().unwrap().public_ip, None);
     assert_eq!(world.services.load_balancers().len(), 1);
+}
+
+#[tokio::test]
+async fn an_address_whose_annotation_or_finalizer_was_lost_leaves_the_status_of_a_service_of_another_type() {
+    let lost: [fn(&mut Value); 2] = [
+        |metadata| drop(metadata["annotations"].as_object_mut().unwrap().remove(STATE_ANNOTATION)),
+        |metadata| metadata["finalizers"] = json!([]),
+    ];
+    for lose in lost {
+        let mut world = balanced(&public()).await;
+        world.want(&spec());
+        world.api.change(|service| lose(&mut service["metadata"]));
+        world.restart().await;
+        world.event().await.unwrap();
+        assert!(world.services.public_ips().is_empty());
+        assert_eq!(world.ingress(), [] as [IpAddr; 0]);
+    }
 }
 
 #[tokio::test]
