@@ -1,5 +1,6 @@
 //! The functions of the C library that the simulation replaces, so that the standard library, tokio and other crates get the clock and the
-//! random numbers of the seed. They replace those of the C library because the linker finds them first.
+//! random numbers of the seed. They replace those of the C library because the linker finds them first. There is one thread: timed waits of
+//! threads would compare these clocks with those of the kernel.
 
 #![allow(unsafe_code, reason = "functions of C have raw pointers")]
 
@@ -53,7 +54,11 @@ pub(crate) fn fix_layout() {
         return;
     }
     // SAFETY: as above.
-    unsafe { libc::personality(libc::c_ulong::from((before | FIXED).cast_unsigned())) };
+    let changed = unsafe { libc::personality(libc::c_ulong::from((before | FIXED).cast_unsigned())) };
+    assert!(
+        before != -1 && changed != -1,
+        "the layout of memory cannot be fixed: personality(2) is refused here"
+    );
     let arguments: Vec<CString> = std::env::args_os()
         .map(|argument| CString::new(argument.as_bytes()).expect("an argument contains no 0"))
         .collect();
@@ -104,7 +109,8 @@ pub(crate) unsafe extern "C" fn getrandom(buffer: *mut c_void, length: size_t, f
     ssize_t::try_from(read).expect("both have the width of a register")
 }
 
-/// `syscall(2)`, by which some crates call `getrandom(2)`. The C library passes up to six arguments in registers, whatever their number.
+/// `syscall(2)`, by which some crates call `getrandom(2)`. It has the arguments of the system call with the most of them; those that a
+/// caller does not pass have any value, and the kernel does not look at them.
 ///
 /// # Safety
 ///
@@ -187,7 +193,8 @@ pub(crate) unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut times
         let result = unsafe { call(libc::SYS_clock_gettime, [clock.into(), time as c_long, 0, 0, 0, 0]) };
         return c_int::try_from(result).expect("it is 0 or -1");
     }
-    let start = if clock == libc::CLOCK_REALTIME { WALL_CLOCK } else { BOOT_CLOCK };
+    let is_wall_clock = [libc::CLOCK_REALTIME, libc::CLOCK_REALTIME_COARSE, libc::CLOCK_TAI].contains(&clock);
+    let start = if is_wall_clock { WALL_CLOCK } else { BOOT_CLOCK };
     let now = Duration::from_secs(start) + elapsed();
     let (seconds, nanos) = (now.as_secs().cast_signed(), now.subsec_nanos().into());
     // SAFETY: the caller gives a place for a `timespec`.

@@ -6,25 +6,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use kube::Client;
 use serde_json::json;
-use staffetta_driver::{
-    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, DriverError, Fence, Owned, Owner, PodVifDriver,
-    PooledVifList, Reason, SecurityGroupId, Vif, VifId, VifRequest,
-};
-use staffetta_memory::{MemoryBulkVifDriver, MemoryVifDriver};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::choices::Draw;
 use crate::world::{Body, Error, World};
-
-/// The time after which a driver no longer waits for the cloud.
-const CLOUD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The network of one replica.
 pub(crate) struct Link {
@@ -43,7 +34,7 @@ enum LinkState {
 }
 
 /// The loss of a message.
-enum Loss {
+pub(crate) enum Loss {
     /// The request was not sent.
     Request,
     /// The request may have been executed.
@@ -51,18 +42,18 @@ enum Loss {
 }
 
 /// What happens to one request.
-struct Fate {
+pub(crate) struct Fate {
     there: Duration,
     back: Duration,
     loss: Option<Loss>,
     /// `true` if nobody says that the message is lost.
     silent: bool,
     /// The status of the response, without an execution.
-    refusal: Option<u16>,
+    pub(crate) refusal: Option<u16>,
 }
 
 impl Fate {
-    fn of(draw: &mut Draw, stormy: bool) -> Self {
+    pub(crate) fn of(draw: &mut Draw, stormy: bool) -> Self {
         const SHORT: Duration = Duration::from_millis(1);
         let mut fate = Self { there: SHORT, back: SHORT, loss: None, silent: false, refusal: None };
         if !stormy {
@@ -117,14 +108,14 @@ impl Link {
     }
 
     /// Waits until messages get through again; for ever after a crash.
-    async fn until_up(&self) {
+    pub(crate) async fn until_up(&self) {
         let mut state = self.state.subscribe();
         // The sender is in `self`.
         let _ = state.wait_for(|state| *state == LinkState::Up).await;
     }
 
     /// Lets `work` be executed at the other end, and returns its result.
-    async fn transmit<T: Send + 'static>(
+    pub(crate) async fn transmit<T: Send + 'static>(
         &self,
         fate: Fate,
         work: impl Future<Output = T> + Send + 'static,
@@ -216,113 +207,4 @@ fn refusal(code: u16) -> Response<Body> {
     let body = http_body_util::Full::new(status.to_string().into()).map_err(|never| match never {});
     let response = Response::builder().status(code).header("content-type", "application/json");
     response.body(body.boxed_unsync()).expect("it is a response")
-}
-
-/// A driver of the cloud behind the network of one replica.
-pub(crate) struct Remote<D> {
-    pub(crate) link: Arc<Link>,
-    pub(crate) fence: Fence,
-    pub(crate) driver: Arc<D>,
-}
-
-impl<D: Send + Sync + 'static> Remote<D> {
-    /// Calls the driver at the other end of the network. An error after which the call may have taken effect is ambiguous.
-    async fn call<T: Send + 'static, F: Future<Output = Result<T, DriverError>> + Send + 'static>(
-        &self,
-        what: String,
-        changes: bool,
-        work: impl FnOnce(Arc<D>) -> F,
-    ) -> Result<T, DriverError> {
-        let (link, world) = (&self.link, Arc::clone(&self.link.world));
-        let method = what.split(' ').next().unwrap_or_default();
-        let mut draw = world.choices.at(&format!("{} {method}", link.replica));
-        let fate = Fate::of(&mut draw, world.is_stormy());
-        if fate.refusal.is_some() {
-            return Err(DriverError::new(Reason::Unavailable, method.to_owned()).detail("refused"));
-        }
-        let (replica, work, text) = (link.replica.clone(), work(Arc::clone(&self.driver)), what.clone());
-        let sent = async {
-            link.until_up().await;
-            if changes {
-                world.sends(&link.replica, &what);
-            }
-            let there = Arc::clone(&world);
-            link.transmit(fate, async move { there.call(&replica, &text, changes, work).await }).await
-        };
-        let lost = DriverError::new(Reason::Unavailable, method.to_owned());
-        let lost_response = if changes { lost.clone().maybe_applied() } else { lost.clone() };
-        match self.fence.run(timeout(CLOUD_TIMEOUT, sent)).await {
-            None => Err(lost_response.detail(Fence::NOT_LEADER_MESSAGE)),
-            Some(Err(_) | Ok(Err(Loss::Response))) => Err(lost_response),
-            Some(Ok(Err(Loss::Request))) => Err(lost),
-            Some(Ok(Ok(result))) => result,
-        }
-    }
-}
-
-#[async_trait]
-impl PodVifDriver for Remote<MemoryVifDriver> {
-    async fn request_vif(&self, request: &VifRequest) -> Result<Vif, DriverError> {
-        let (what, request) = (format!("request_vif {}", request.owner.name), request.clone());
-        self.call(what, true, async move |driver| driver.request_vif(&request).await).await
-    }
-
-    async fn release_vif(&self, owner: &Owner, vif: &Vif) -> Result<(), DriverError> {
-        let (owner, vif) = (owner.clone(), vif.clone());
-        let what = format!("release_vif {} {}", owner.name, vif.id);
-        self.call(what, true, async move |driver| driver.release_vif(&owner, &vif).await).await
-    }
-
-    async fn activate_vif(&self, owner: &Owner, vif: &Vif) -> Result<Activation, DriverError> {
-        let (owner, vif) = (owner.clone(), vif.clone());
-        let what = "activate_vif".to_owned();
-        self.call(what, false, async move |driver| driver.activate_vif(&owner, &vif).await).await
-    }
-
-    async fn vifs(&self, owner: Option<&Owner>) -> Result<Vec<Owned<Vif>>, DriverError> {
-        let owner = owner.cloned();
-        self.call("vifs".to_owned(), false, async move |driver| driver.vifs(owner.as_ref()).await).await
-    }
-
-    async fn unmarked_vifs(&self) -> Result<Vec<Owned<Vif>>, DriverError> {
-        self.call("unmarked_vifs".to_owned(), false, async |driver| driver.unmarked_vifs().await).await
-    }
-
-    fn vif_returned(&self, vif: &VifId) {
-        self.driver.vif_returned(vif);
-    }
-}
-
-#[async_trait]
-impl BulkVifDriver for Remote<MemoryBulkVifDriver> {
-    fn host(&self, request: &VifRequest) -> Result<String, DriverError> {
-        self.driver.host(request)
-    }
-
-    async fn create_vifs(&self, order: &BulkVifRequest) -> BulkVifResult {
-        let (what, order) = (format!("create_vifs {} {}", order.key.host, order.count), order.clone());
-        let created = self.call(what, true, async move |driver| Ok(driver.create_vifs(&order).await)).await;
-        created.unwrap_or_else(|error| BulkVifResult { vifs: Vec::new(), failure: Some(error) })
-    }
-
-    async fn set_security_groups(&self, vif: &Vif, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
-        let (what, vif, groups) = (format!("set_security_groups {}", vif.id), vif.clone(), groups.to_vec());
-        self.call(what, true, async move |driver| driver.set_security_groups(&vif, &groups).await).await
-    }
-
-    async fn delete_vifs(&self, vifs: &[Vif]) -> Vec<(VifId, DriverError)> {
-        let vifs = vifs.to_vec();
-        let ids: Vec<_> = vifs.iter().map(|vif| vif.id.clone()).collect();
-        let what = format!("delete_vifs {ids:?}");
-        let deleted = self.call(what, true, async move |driver| Ok(driver.delete_vifs(&vifs).await)).await;
-        deleted.unwrap_or_else(|error| ids.into_iter().map(|id| (id, error.clone())).collect())
-    }
-
-    async fn list_vifs(&self) -> Result<PooledVifList, DriverError> {
-        self.call("list_vifs".to_owned(), false, async |driver| driver.list_vifs().await).await
-    }
-
-    fn is_active_unbound(&self, vif: &Vif) -> bool {
-        self.driver.is_active_unbound(vif)
-    }
 }

@@ -3,18 +3,22 @@
 //! | module | content |
 //! |---|---|
 //! | `batch` | runs many seeds, each in a process of its own, and shrinks a failing one |
-//! | `pods` | the world of pods: what happens when, and when everything has converged |
+//! | `pods`, `services` | a world each: what exists, what happens when, and when everything has converged |
+//! | `storm` | what worlds have in common: steps in time, the end of the faults, convergence and rest |
 //! | `world` | the API server, the cloud, the trace, the invariants |
-//! | `replica`, `link` | a replica of the controller, and the network between it and the world |
+//! | `replica`, `link`, `drivers` | a replica of the controller, the network between it and the world, and its drivers |
 //! | `choices` | the random numbers of a seed |
 //! | `c_library` | clocks and random numbers for the code that asks the C library |
 
 mod batch;
 mod c_library;
 mod choices;
+mod drivers;
 mod link;
 mod pods;
 mod replica;
+mod services;
+mod storm;
 mod world;
 
 use std::process::ExitCode;
@@ -39,14 +43,22 @@ fn one(seed: &str, without: &str, show: &str) -> ExitCode {
     c_library::limit_time();
     let seed = seed.parse().expect("the seed is a number");
     let without: Vec<usize> = without.split(',').filter_map(|number| number.trim().parse().ok()).collect();
+    std::panic::set_hook(Box::new(|panic| {
+        let lines = panic.to_string().replace('\n', " ");
+        println!("violation a panic: {lines}");
+    }));
     c_library::simulate(seed);
     if show.trim() == "log" {
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+        let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
+        log.with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG).init();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let (world, steps) = runtime.expect("a runtime can be built").block_on(async {
         let world = Arc::new(world::World::new(seed));
-        let steps = pods::run(&world, &without).await;
+        let steps = match seed % 2 {
+            0 => pods::run(&world, &without).await,
+            _ => services::run(&world, &without).await,
+        };
         (world, steps)
     });
     batch::report(seed, steps, &world.trace(), &world.violations(), show.trim() == "trace")

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
-use staffetta_driver::{Fence, PodVifDriver, VifPoolDriver};
+use staffetta_driver::{Fence, LoadBalancerDriver, PodVifDriver, ServicePublicIpDriver, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
-use staffetta_memory::{MemoryBulkVifDriver, MemoryOptions, MemoryServices, MemoryVifDriver};
+use staffetta_memory::{
+    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryPublicIpDriver, MemoryVifDriver,
+};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::link::{Link, Remote};
+use crate::drivers::Remote;
+use crate::link::Link;
 use crate::world::World;
 
 /// The id of the cluster in the marks of ports.
@@ -28,13 +31,32 @@ pub(crate) enum Command {
     Part(Duration),
 }
 
+/// The options of all replicas that a seed decides.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    /// The enabled handlers, in JSON.
+    pub(crate) handlers: &'static str,
+    /// `true` if a pool keeps VIFs ready.
+    pub(crate) pool: bool,
+}
+
+/// Starts this number of replicas. Returns the senders of their commands.
+pub(crate) fn start_all(world: &Arc<World>, number: usize, options: Options) -> Vec<mpsc::Sender<Command>> {
+    let start = |number| {
+        let (sender, commands) = mpsc::channel(64);
+        tokio::spawn(run(Arc::clone(world), format!("replica-{number}"), options, commands));
+        sender
+    };
+    (0..number).map(start).collect()
+}
+
 /// Runs the replica `name` for ever, with each of its processes after the other.
-pub(crate) async fn run(world: Arc<World>, name: String, pool: bool, mut commands: mpsc::Receiver<Command>) {
+async fn run(world: Arc<World>, name: String, options: Options, mut commands: mpsc::Receiver<Command>) {
     for process in 1.. {
         let name = format!("{name}.{process}");
         world.note(&name, "starts");
         let link = Link::new(&world, name.clone());
-        let controller = start(&link, pool).await;
+        let controller = start(&link, options).await;
         let stop = controller.token();
         let mut ended = Box::pin(controller.ended());
         let crashed = loop {
@@ -71,12 +93,13 @@ pub(crate) async fn run(world: Arc<World>, name: String, pool: bool, mut command
     }
 }
 
-async fn start(link: &Arc<Link>, pool: bool) -> Controller {
+async fn start(link: &Arc<Link>, options: Options) -> Controller {
+    let Options { handlers, pool } = options;
     let registry = registry(link);
     let schema = FileSchema::assemble(&registry).expect("the sections fit together");
     let options = [
         ("KUBERNETES__CLUSTER_ID", CLUSTER),
-        ("KUBERNETES__ENABLED_HANDLERS", "[\"vif\"]"),
+        ("KUBERNETES__ENABLED_HANDLERS", handlers),
         ("KUBERNETES__VIF_POOL_DRIVER", if pool { "memory" } else { "noop" }),
         ("KUBERNETES__POD_VIF_DRIVER", "memory"),
         ("RELAY__FAILED_RESYNC", "20s"),
@@ -86,6 +109,7 @@ async fn start(link: &Arc<Link>, pool: bool) -> Controller {
         ("RELAY__SWEEP_INTERVAL", "1m"),
         ("LEADER_ELECTION__NAMESPACE", "kube-system"),
         ("ADMIN__LISTEN", "127.0.0.1:0"),
+        ("LOAD_BALANCERS__CHECK_INTERVAL_S", "60"),
         ("VIF_POOL__PORTS_POOL_MIN", "2"),
         ("VIF_POOL__PORTS_POOL_MAX", "4"),
         ("VIF_POOL__PORTS_POOL_BATCH", "2"),
@@ -99,9 +123,9 @@ async fn start(link: &Arc<Link>, pool: bool) -> Controller {
 fn registry(link: &Arc<Link>) -> Registry {
     const ABOUT: &str = "Simulated, behind a network.";
     let mut registry = staffetta::assembly::registry();
-    let services = Arc::new(MemoryServices::new(MemoryOptions::default()));
-    staffetta::assembly::world(&mut registry, &link.world.network, &services);
+    staffetta::assembly::world(&mut registry, &link.world.network, &link.world.services);
     let (pods, pools) = (Arc::clone(link), Arc::clone(link));
+    let (balancers, public) = (Arc::clone(link), Arc::clone(link));
     registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
         let driver = Arc::new(MemoryVifDriver::new(Arc::clone(&pods.world.network), CLUSTER.into()));
         Ok(Arc::new(Remote { link: Arc::clone(&pods), fence: fence(setup)?, driver }))
@@ -110,6 +134,15 @@ fn registry(link: &Arc<Link>) -> Registry {
         let driver = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&pools.world.network), CLUSTER.into()));
         let bulk = Remote { link: Arc::clone(&pools), fence: fence(setup)?, driver };
         staffetta::assembly::pooled(setup, "memory", Arc::new(bulk))
+    });
+    registry.driver::<dyn LoadBalancerDriver>("memory", ABOUT, move |setup| {
+        let services = Arc::clone(&balancers.world.services);
+        let driver = Arc::new(MemoryLoadBalancerDriver::new(services, CLUSTER.into()));
+        Ok(Arc::new(Remote { link: Arc::clone(&balancers), fence: fence(setup)?, driver }))
+    });
+    registry.driver::<dyn ServicePublicIpDriver>("memory", ABOUT, move |setup| {
+        let driver = Arc::new(MemoryPublicIpDriver::new(Arc::clone(&public.world.services), CLUSTER.into()));
+        Ok(Arc::new(Remote { link: Arc::clone(&public), fence: fence(setup)?, driver }))
     });
     registry
 }

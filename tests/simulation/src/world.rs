@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
-use serde_json::{Value, json};
+use serde_json::Value;
 use staffetta_apiserver::{InProcess, Options};
-use staffetta_driver::VifId;
-use staffetta_memory::{MemoryNetwork, MemoryOptions};
+use staffetta_driver::{LoadBalancerId, ProvisioningStatus, VifId};
+use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryServices};
+use staffetta_network::lb::{STATE_ANNOTATION, resources_of_annotation};
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 use tokio::time::Instant;
 
@@ -23,11 +24,15 @@ pub(crate) type Error = tower::BoxError;
 /// The time for which a lease is valid after a renewal, as configured.
 const LEASE: Duration = Duration::from_secs(15);
 
+/// The maximum number of ready ports for each node, as configured.
+const POOL_MAX: usize = 4;
+
 /// The world of one seed.
 pub(crate) struct World {
     pub(crate) choices: Choices,
     pub(crate) server: InProcess,
     pub(crate) network: Arc<MemoryNetwork>,
+    pub(crate) services: Arc<MemoryServices>,
     begin: Instant,
     state: Mutex<State>,
 }
@@ -48,6 +53,9 @@ struct State {
     copied: BTreeSet<VifId>,
     /// The VIF with which each pod was started, by its UID.
     bound: BTreeMap<String, VifId>,
+    services: BTreeMap<String, ServiceView>,
+    /// The addresses of the endpoints of each service, by its name.
+    endpoints: BTreeMap<String, BTreeSet<String>>,
     /// The number of requests that changed something, without renewals of Leases and without Events.
     changes: usize,
 }
@@ -100,6 +108,40 @@ impl PodView {
     }
 }
 
+/// A service at the API server.
+#[derive(Clone)]
+pub(crate) struct ServiceView {
+    pub(crate) name: String,
+    pub(crate) deleting: bool,
+    /// `true` if the annotation with the state cannot be read.
+    pub(crate) malformed: bool,
+    /// The load balancer that this annotation names.
+    pub(crate) shown: Option<LoadBalancerId>,
+    pub(crate) ports: Vec<u16>,
+    /// `true` if it wants a public address.
+    pub(crate) public: bool,
+    /// The public address in its status.
+    pub(crate) ingress: Option<String>,
+}
+
+impl ServiceView {
+    fn of(service: &Value) -> Self {
+        let (metadata, spec) = (&service["metadata"], &service["spec"]);
+        let state = metadata["annotations"][STATE_ANNOTATION].as_str();
+        let state = state.map(resources_of_annotation);
+        let ports = spec["ports"].as_array().into_iter().flatten();
+        Self {
+            name: text(&metadata["name"]),
+            deleting: metadata["deletionTimestamp"].is_string(),
+            malformed: state.as_ref().is_some_and(Result::is_err),
+            shown: state.and_then(|state| Some(state.ok()?.0?.id)),
+            ports: ports.filter_map(|port| u16::try_from(port["port"].as_u64()?).ok()).collect(),
+            public: spec["type"] == "LoadBalancer",
+            ingress: service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().map(str::to_owned),
+        }
+    }
+}
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -111,7 +153,8 @@ impl World {
         Self {
             choices: Choices::new(seed),
             server: InProcess::new(&server),
-            network: Arc::new(MemoryNetwork::new(options)),
+            network: Arc::new(MemoryNetwork::new(options.clone())),
+            services: Arc::new(MemoryServices::new(options)),
             begin: Instant::now(),
             state: Mutex::new(State { stormy: true, ..State::default() }),
         }
@@ -163,6 +206,15 @@ impl World {
         self.state().pods.clone()
     }
 
+    pub(crate) fn services_view(&self) -> BTreeMap<String, ServiceView> {
+        self.state().services.clone()
+    }
+
+    /// Returns the addresses of the endpoints of a service.
+    pub(crate) fn endpoints(&self, service: &str) -> BTreeSet<String> {
+        self.state().endpoints.get(service).cloned().unwrap_or_default()
+    }
+
     /// Returns the VIF that the leader has given to the pod.
     pub(crate) fn shown(&self, uid: &str) -> Option<VifId> {
         self.state().shown.get(uid).cloned()
@@ -199,6 +251,9 @@ impl World {
         let content = String::from_utf8_lossy(request.body()).into_owned();
         let response = self.server.answer(request.map(axum_body)).await;
         if method == Method::GET {
+            if !path.contains("/leases") {
+                self.note(who, &format!("GET {path} {}", response.status().as_u16()));
+            }
             return response.map(|body| body.map_err(Into::into).boxed_unsync());
         }
         let (parts, body) = response.into_parts();
@@ -226,6 +281,20 @@ impl World {
         }
         if path.contains("/pods") {
             self.read_pods(who).await;
+        }
+        if path.contains("/services") {
+            let services = self.list("/api/v1/services").await;
+            let view = |service: &Value| (text(&service["metadata"]["uid"]), ServiceView::of(service));
+            self.state().services = services.iter().map(view).collect();
+        }
+        if path.contains("/endpointslices") {
+            let slices = self.list("/apis/discovery.k8s.io/v1/endpointslices").await;
+            let addresses = |slice: &Value| {
+                let endpoints = slice["endpoints"].as_array().into_iter().flatten();
+                endpoints.map(|endpoint| text(&endpoint["addresses"][0])).collect()
+            };
+            let view = |slice: &Value| (text(&slice["metadata"]["name"]), addresses(slice));
+            self.state().endpoints = slices.iter().map(view).collect();
         }
     }
 
@@ -270,18 +339,28 @@ impl World {
         }
     }
 
-    /// Reads all pods after `who` changed one.
-    async fn read_pods(&self, who: &str) {
-        let request = Request::get("/api/v1/pods").body(axum_body(Vec::new())).expect("it is a request");
+    /// Returns all objects of a kind.
+    async fn list(&self, path: &str) -> Vec<Value> {
+        let request = Request::get(path).body(axum_body(Vec::new())).expect("it is a request");
         let list = self.server.answer(request).await.into_body().collect().await;
         let list: Value =
             serde_json::from_slice(&list.expect("it is complete").to_bytes()).expect("it is JSON");
-        let items = list["items"].as_array().into_iter().flatten();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Reads all pods after `who` changed one.
+    async fn read_pods(&self, who: &str) {
+        let items = self.list("/api/v1/pods").await;
         let pods: BTreeMap<_, _> =
-            items.map(|pod| (text(&pod["metadata"]["uid"]), PodView::of(pod))).collect();
+            items.iter().map(|pod| (text(&pod["metadata"]["uid"]), PodView::of(pod))).collect();
         let mut wrong = Vec::new();
         let mut state = self.state();
         let before = std::mem::replace(&mut state.pods, pods.clone());
+        // A copy that is gone proves nothing wrong any more.
+        let shown = |vif: &VifId| {
+            pods.values().filter(|pod| pod.vifs().is_some_and(|vifs| vifs.default_vif.id == *vif)).count()
+        };
+        state.copied.retain(|vif| shown(vif) > 1);
         state.shown.retain(|uid, _| pods.contains_key(uid));
         state.bound.retain(|uid, _| pods.get(uid).is_some_and(|pod| !pod.is_finished()));
         for (uid, pod) in &pods {
@@ -323,15 +402,28 @@ impl World {
         changes: bool,
         work: impl Future<Output = T>,
     ) -> T {
-        let before = self.network.ports();
+        let (before, balancers) = (self.network.ports(), self.services.load_balancers());
         let result = work.await;
+        self.note(who, what);
         if changes {
-            self.note(who, what);
             self.state().changes += 1;
         }
         let gone = before.iter().map(|port| &port.vif.id).filter(|id| self.network.port(id).is_none());
         let gone: Vec<_> = gone.cloned().collect();
         self.check_deleted(who, &gone);
+        for (owner, balancer) in balancers {
+            let shows =
+                |service: &ServiceView| !service.deleting && service.shown.as_ref() == Some(&balancer.id);
+            let is_gone = self.services.load_balancer(&balancer.id).is_none();
+            let service = owner.and_then(|owner| self.state().services.get(owner.uid.as_str()).cloned());
+            if is_gone && balancer.status != ProvisioningStatus::Error && service.as_ref().is_some_and(shows)
+            {
+                self.violated(&format!(
+                    "{who} deletes the load balancer {} that a service shows",
+                    balancer.id
+                ));
+            }
+        }
         result
     }
 
@@ -370,7 +462,7 @@ impl World {
     }
 
     /// Returns the first reason why the world has not settled; `None` if it has.
-    pub(crate) fn unsettled(&self) -> Option<String> {
+    pub(crate) fn unsettled_pods(&self) -> Option<String> {
         let (pods, ports) = (self.pods(), self.network.ports());
         let mut taken = BTreeMap::new();
         for pod in pods.values() {
@@ -395,6 +487,11 @@ impl World {
             if let Some(other) = taken.insert(vif.id.clone(), name.clone()) {
                 return Some(format!("the pods {name} and {other} show one VIF"));
             }
+        }
+        let pooled =
+            ports.iter().filter(|port| port.owner.is_none() && !taken.contains_key(&port.vif.id)).count();
+        if pooled > 2 * POOL_MAX {
+            return Some(format!("{pooled} ports without a pod, more than the pools of two nodes may have"));
         }
         for port in ports {
             let Some(owner) = &port.owner else { continue };
@@ -431,10 +528,4 @@ fn shortened(text: &str) -> String {
         let _ = write!(short, "...");
     }
     short
-}
-
-/// Returns a pod to create.
-pub(crate) fn pod(name: &str, node: &str) -> Value {
-    json!({ "metadata": { "name": name },
-        "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] } })
 }
