@@ -25,12 +25,12 @@ Usage: cargo xtask TASK [ARGUMENTS]
 const LINTS: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--features=staffetta/simulated", "--", "-D", "warnings"];
 
-/// The simulation, in a profile of its own. The flag makes the clocks of all crates those of the simulation.
+/// The simulation, in a profile of its own. The feature makes the clocks of all crates those of the simulation.
 const SIMULATION: [&str; 9] = [
     "run",
     "--quiet",
-    "--config",
-    "build.rustflags=['--cfg=simulation']",
+    "--features",
+    "staffetta-simulation/clocks",
     "--profile",
     "simulation",
     "--package",

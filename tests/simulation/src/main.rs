@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 fn main() -> ExitCode {
-    if !cfg!(simulation) {
+    if !cfg!(feature = "clocks") {
         eprintln!("the clocks are not simulated in this build: use cargo xtask simulate");
         return ExitCode::FAILURE;
     }
