@@ -239,6 +239,20 @@ async fn of_two_pods_that_show_one_vif_at_the_start_the_one_with_its_address_kee
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_key_of_a_vif_that_a_pod_of_another_node_alone_names_at_the_start_is_told() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let vif = before.get("a").await;
+    let mut elsewhere = on_node("b", None);
+    elsewhere.spec.as_mut().unwrap().node_name = Some("n2".to_owned());
+    let bulk = MemoryBulkVifDriver::new(Arc::clone(&before.network), "east".into());
+    let world = World::on(Arc::clone(&before.network), bulk, POLICY);
+    world.pool.pod_vifs(&elsewhere, Some(std::slice::from_ref(&vif)));
+    world.start().await;
+    let claim = world.pool.claim(&owner("b"), &vif);
+    assert!(matches!(&claim, PoolClaim::Late(key) if key.host == "n1"), "{claim:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_pod_that_got_a_vif_from_the_pool_keeps_it_and_the_key_of_one_that_nobody_got_is_told() {
     let world = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
     let vif = world.get("a").await;

@@ -282,7 +282,7 @@ impl VifPoolState {
         match (rank(first), &first.claim) {
             (_, HolderClaim::Possible) | ((1, Usage::Contradicted, _), _) => PoolClaim::Refused,
             ((1, Usage::Open | Usage::Elsewhere, _), _) if !is_alone => PoolClaim::Refused,
-            ((1, _, true), _) => PoolClaim::Late(VifPoolKey::clone(&place.key)),
+            ((1, Usage::Elsewhere, _) | (1, _, true), _) => PoolClaim::Late(VifPoolKey::clone(&place.key)),
             _ => PoolClaim::Held,
         }
     }
