@@ -136,15 +136,17 @@ fn additional_networks(setup: &Setup) -> Result<AdditionalNetworks, SetupError> 
     Ok(AdditionalNetworks { networks: Arc::default(), shared_namespaces, driver })
 }
 
-/// Builds the pool `name`, which creates VIFs with `bulk` and keeps them ready for the VIF driver that the pool supports. Fails if the
-/// configuration selects the pool together with another VIF driver.
+/// Builds the pool `name`, one of `memory`, `neutron` and `nested`, which creates VIFs with `bulk` and keeps them ready for the VIF driver that
+/// the pool supports. Fails for another name, or if the configuration selects the pool together with another VIF driver.
 pub fn pooled(
     setup: &Setup,
     name: &'static str,
     bulk: Arc<dyn BulkVifDriver>,
 ) -> Result<Arc<dyn VifPoolDriver>, SetupError> {
     let supported = SUPPORTED.iter().find(|(pool, _)| *pool == name);
-    let (_, driver) = supported.expect("the table contains every pool that keeps VIFs");
+    let Some((_, driver)) = supported else {
+        return Err(SetupError::Invalid(format!("there is no pool `{name}` that keeps VIFs ready")));
+    };
     let is_selected = setup.driver_name::<dyn VifPoolDriver>()? == name;
     if is_selected && setup.driver_name::<dyn PodVifDriver>()? != *driver {
         let wrong = format!(

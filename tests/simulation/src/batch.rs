@@ -19,7 +19,7 @@ Usage: cargo xtask simulate [OPTIONS]
   --seed N         run this one
   --without N,...  without these steps of it
   --shrink         leave out steps of a failing seed as long as it fails
-  --trace          print the requests of the seed given by --seed
+  --trace          print the trace of the seed given by --seed
   --log            print the log of the controllers of the seed given by --seed";
 
 /// One seed in so many runs twice, and must do the same. The number is odd, so that these are seeds of all worlds.
@@ -40,7 +40,8 @@ struct Options {
 #[derive(Clone, PartialEq)]
 struct Verdict {
     steps: usize,
-    requests: usize,
+    /// The number of lines of the trace.
+    lines: usize,
     /// The hash of the trace.
     trace: String,
     violations: Vec<String>,
@@ -61,7 +62,7 @@ pub(crate) fn report(
             println!("{line}");
         }
     }
-    println!("seed {seed} steps {steps} requests {} trace {:016x}", trace.len(), hasher.finish());
+    println!("seed {seed} steps {steps} lines {} trace {:016x}", trace.len(), hasher.finish());
     for violation in violations {
         println!("violation {violation}");
     }
@@ -88,7 +89,7 @@ pub(crate) fn main(arguments: &[&str]) -> ExitCode {
         None => many(&options),
     };
     let Some((seed, verdict)) = failed else { return ExitCode::SUCCESS };
-    println!("seed {seed}: {} steps, {} requests", verdict.steps, verdict.requests);
+    println!("seed {seed}: {} steps, {} lines", verdict.steps, verdict.lines);
     if verdict.violations.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -102,7 +103,7 @@ pub(crate) fn main(arguments: &[&str]) -> ExitCode {
         );
     } else {
         println!(
-            "its requests: cargo xtask simulate --seed {seed} --trace; fewer steps: --seed {seed} --shrink"
+            "its trace: cargo xtask simulate --seed {seed} --trace; fewer steps: --seed {seed} --shrink"
         );
     }
     ExitCode::FAILURE
@@ -169,17 +170,17 @@ fn command(seed: u64, without: &[usize], show: &str) -> Command {
 
 /// Runs one seed, and returns its result.
 fn run(seed: u64, without: &[usize]) -> Verdict {
-    let mut verdict = Verdict { steps: 0, requests: 0, trace: String::new(), violations: Vec::new() };
+    let mut verdict = Verdict { steps: 0, lines: 0, trace: String::new(), violations: Vec::new() };
     let output = command(seed, without, "").output().expect("it starts");
     let text = String::from_utf8_lossy(&output.stdout);
     for line in text.lines() {
         if let Some(violation) = line.strip_prefix("violation ") {
             verdict.violations.push(violation.to_owned());
-        } else if let ["seed", _, "steps", steps, "requests", requests, "trace", trace] =
+        } else if let ["seed", _, "steps", steps, "lines", lines, "trace", trace] =
             line.split(' ').collect::<Vec<_>>()[..]
         {
             verdict.steps = steps.parse().unwrap_or_default();
-            verdict.requests = requests.parse().unwrap_or_default();
+            verdict.lines = lines.parse().unwrap_or_default();
             trace.clone_into(&mut verdict.trace);
         }
     }

@@ -21,7 +21,7 @@ static STATE: AtomicU64 = AtomicU64::new(0);
 static ELAPSED: AtomicU64 = AtomicU64::new(0);
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// What the clocks of the computer say at the start, in seconds since 1970 and since the computer was started.
+/// The times of the clocks at the start, in seconds since 1970 and since the computer was started.
 const WALL_CLOCK: u64 = 1_767_225_600;
 const BOOT_CLOCK: u64 = 100_000;
 

@@ -41,7 +41,7 @@ pub(crate) enum Loss {
     Response,
 }
 
-/// What happens to one request.
+/// The fate of one request: its delays, its loss or its refusal.
 pub(crate) struct Fate {
     there: Duration,
     back: Duration,
@@ -53,6 +53,7 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
+    /// Draws the fate of a request; without faults if it is not `stormy`.
     pub(crate) fn of(draw: &mut Draw, stormy: bool) -> Self {
         const SHORT: Duration = Duration::from_millis(1);
         let mut fate = Self { there: SHORT, back: SHORT, loss: None, silent: false, refusal: None };
@@ -76,6 +77,7 @@ impl Fate {
 }
 
 impl Link {
+    /// Creates the network of one process of a replica.
     pub(crate) fn new(world: &Arc<World>, replica: String) -> Arc<Self> {
         Arc::new(Self { world: Arc::clone(world), replica, state: watch::Sender::new(LinkState::Up) })
     }

@@ -9,12 +9,12 @@ use staffetta_network::os_vif::KURYR_VIF;
 use tokio::time::sleep;
 
 use crate::replica::Options;
-use crate::storm::{self, Event, Fault, NAMES, STORM, Scene, Step};
+use crate::storm::{self, NAMES, Scene};
 use crate::world::World;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// What happens to a pod.
+/// An operation on a pod, or on its port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
     Create,
@@ -39,34 +39,26 @@ pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
     let mut draw = world.choices.at("plan");
     let replicas = 1 + draw.below(3);
     let options = Options { handlers: "[\"vif\"]", pool: draw.chance(500) };
-    let mut steps = Vec::new();
-    for object in 0..NAMES {
-        let at = world.choices.at("create").time(Duration::ZERO, STORM / 3);
-        steps.push(Step { at, object, what: Event::Object(Happening::Create) });
-    }
-    for _ in 0..8 + draw.below(12) {
-        let mut draw = world.choices.at("step");
-        let at = draw.time(Duration::from_secs(20), STORM);
-        let (object, other) = (draw.below(NAMES), draw.below(NAMES));
-        let time = draw.time(Duration::from_secs(5), Duration::from_secs(60));
-        let what = match draw.below(32) {
-            0..4 => Happening::Create,
-            4..7 => Happening::Delete,
-            7..9 => Happening::ForceDelete,
-            9..11 => Happening::Finish,
-            11..13 => Happening::RemoveAnnotation,
-            13 => Happening::SpoilAnnotation,
-            14..16 => Happening::CopyAnnotation(other),
-            16 => Happening::RemoveFinalizers,
-            17..19 => Happening::DeletePort,
-            19..21 => Happening::Quota(time),
-            _ => {
-                steps.push(Step { at, object, what: Event::Fault(Fault::of(&mut draw, replicas)) });
-                continue;
-            }
-        };
-        steps.push(Step { at, object, what: Event::Object(what) });
-    }
+    let steps = storm::steps(
+        world,
+        replicas,
+        |_| vec![Happening::Create],
+        |draw| {
+            Some(match draw.below(32) {
+                0..4 => Happening::Create,
+                4..7 => Happening::Delete,
+                7..9 => Happening::ForceDelete,
+                9..11 => Happening::Finish,
+                11..13 => Happening::RemoveAnnotation,
+                13 => Happening::SpoilAnnotation,
+                14..16 => Happening::CopyAnnotation(draw.below(NAMES)),
+                16 => Happening::RemoveFinalizers,
+                17..19 => Happening::DeletePort,
+                19..21 => Happening::Quota(storm::some_time(draw)),
+                _ => return None,
+            })
+        },
+    );
     for node in ["n0", "n1"] {
         let node = json!({ "metadata": { "name": node } });
         world.request("world", Method::POST, "/api/v1/nodes", &node).await;
@@ -139,9 +131,9 @@ impl Scene for Pods {
     }
 
     async fn follow_events(&self, world: &Arc<World>) {
-        for (pod, is_readable) in world.hopeless() {
+        for (pod, must_go) in world.hopeless() {
             let path = format!("{PODS}/{pod}");
-            if is_readable {
+            if must_go {
                 world.request("tenant", Method::DELETE, &path, &Value::Null).await;
             } else {
                 world.request("tenant", Method::PATCH, &path, &annotate(None)).await;

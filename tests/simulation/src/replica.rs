@@ -20,7 +20,7 @@ use crate::world::World;
 /// The id of the cluster in the marks of ports.
 const CLUSTER: &str = "simulated";
 
-/// What is done to a replica.
+/// A command to a replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Command {
     /// It crashes.

@@ -10,14 +10,15 @@ use staffetta_network::lb::STATE_ANNOTATION;
 use staffetta_network::lbaasspec::SPEC_ANNOTATION;
 use tokio::time::sleep;
 
+use crate::choices::Draw;
 use crate::replica::Options;
-use crate::storm::{self, Event, Fault, NAMES, STORM, Scene, Step};
+use crate::storm::{self, Scene};
 use crate::world::{ServiceView, World};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// What happens to a service.
+/// An operation on a service, or on its load balancer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
     Create,
@@ -44,38 +45,23 @@ pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
     let mut draw = world.choices.at("plan");
     let replicas = 1 + draw.below(3);
     let options = Options { handlers: "[\"lbaasspec\", \"lb\"]", pool: false };
-    let mut steps = Vec::new();
-    for object in 0..NAMES {
-        let mut draw = world.choices.at("create");
-        let at = draw.time(Duration::ZERO, STORM / 3);
-        steps.push(Step { at, object, what: Event::Object(Happening::Create) });
-        let what = Happening::SetEndpoints(draw.below(16));
-        steps.push(Step { at, object, what: Event::Object(what) });
-    }
-    for _ in 0..8 + draw.below(12) {
-        let mut draw = world.choices.at("step");
-        let at = draw.time(Duration::from_secs(20), STORM);
-        let (object, bits) = (draw.below(NAMES), draw.below(16));
-        let time = draw.time(Duration::from_secs(5), Duration::from_secs(60));
-        let what = match draw.below(34) {
+    let create = |draw: &mut Draw| vec![Happening::Create, Happening::SetEndpoints(draw.below(16))];
+    let steps = storm::steps(world, replicas, create, |draw| {
+        Some(match draw.below(34) {
             0..3 => Happening::Create,
             3..6 => Happening::Delete,
-            6..8 => Happening::SetPorts(bits),
-            8..12 => Happening::SetEndpoints(bits),
-            12..15 => Happening::SetPublic(bits % 2 == 0),
+            6..8 => Happening::SetPorts(draw.below(16)),
+            8..12 => Happening::SetEndpoints(draw.below(16)),
+            12..15 => Happening::SetPublic(draw.chance(500)),
             15 => Happening::RemoveAnnotations,
             16 => Happening::SpoilState,
             17 => Happening::RemoveFinalizers,
             18..20 => Happening::DeleteLoadBalancer,
             20 => Happening::BreakLoadBalancer,
-            21 => Happening::Quota(time),
-            _ => {
-                steps.push(Step { at, object, what: Event::Fault(Fault::of(&mut draw, replicas)) });
-                continue;
-            }
-        };
-        steps.push(Step { at, object, what: Event::Object(what) });
-    }
+            21 => Happening::Quota(storm::some_time(draw)),
+            _ => return None,
+        })
+    });
     storm::run(world, &Services::default(), replicas, options, &steps, without).await;
     steps.len()
 }
@@ -83,8 +69,8 @@ pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
 /// The services.
 #[derive(Default)]
 struct Services {
-    /// The UIDs of those that somebody has taken our finalizer from. If their annotation is lost, too, nothing tells who wrote an address into the
-    /// status of a service that wants none.
+    /// The UIDs of those that somebody has taken our finalizer from. If their annotation is lost, too, nothing tells who wrote an address
+    /// into the status of a service that wants none.
     unmarked: Mutex<BTreeSet<String>>,
 }
 
@@ -220,16 +206,15 @@ impl Scene for Services {
                 }
             }
             let public = world.services.public_ips();
-            let public = public.iter().find(|(_, public)| public.port.as_ref() == Some(&balancer.port));
-            let address = public.map(|(_, public)| public.ip.to_string());
-            let owned = world.services.public_ips();
-            let owned = owned
+            let owned = public
                 .iter()
-                .filter(|(owner, _)| owner.as_ref().is_some_and(|owner| owner.uid.as_str() == uid));
-            let addresses = owned.count();
-            if addresses != usize::from(service.public) {
-                return Some(format!("the service {name} has {addresses} public addresses"));
+                .filter(|(owner, _)| owner.as_ref().is_some_and(|owner| owner.uid.as_str() == uid))
+                .count();
+            if owned != usize::from(service.public) {
+                return Some(format!("the service {name} has {owned} public addresses"));
             }
+            let associated = public.iter().find(|(_, public)| public.port.as_ref() == Some(&balancer.port));
+            let address = associated.map(|(_, public)| public.ip.to_string());
             let has_foreign = !service.public && self.unmarked().contains(uid);
             if service.public != address.is_some() || service.ingress != address && !has_foreign {
                 return Some(format!(

@@ -14,7 +14,7 @@ use crate::replica::{self, Command, Options};
 use crate::world::World;
 
 /// The time in which faults happen, and the longest time until everything has converged after it.
-pub(crate) const STORM: Duration = Duration::from_secs(300);
+const STORM: Duration = Duration::from_secs(300);
 const CONVERGENCE: Duration = Duration::from_secs(420);
 /// Two sweeps, in which nothing changes any more.
 const REST: Duration = Duration::from_secs(130);
@@ -31,13 +31,18 @@ pub(crate) struct Step<H> {
     pub(crate) what: H,
 }
 
-/// What happens to the replicas and the API server of each world.
+/// A fault of a replica or of the API server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     DeleteLease,
     /// The API server forgets its history.
     Forget,
     Replica(usize, Command),
+}
+
+/// Returns the duration of something that ends by itself.
+pub(crate) fn some_time(draw: &mut Draw) -> Duration {
+    draw.time(Duration::from_secs(5), Duration::from_secs(60))
 }
 
 impl Fault {
@@ -48,10 +53,7 @@ impl Fault {
             1 => Self::Forget,
             2..6 => Self::Replica(replica, Command::Crash),
             6..8 => Self::Replica(replica, Command::Stop),
-            _ => {
-                let time = draw.time(Duration::from_secs(5), Duration::from_secs(60));
-                Self::Replica(replica, Command::Part(time))
-            }
+            _ => Self::Replica(replica, Command::Part(some_time(draw))),
         }
     }
 
@@ -71,24 +73,56 @@ impl Fault {
 
 /// A world: what happens to its objects, and when it has converged.
 pub(crate) trait Scene: Sync {
-    /// What happens to an object.
+    /// The operations on an object.
     type Happening: Clone + Copy + Debug + Send + Sync;
 
     /// Lets something happen to the object with this number.
     async fn happen(&self, world: &Arc<World>, object: usize, what: Self::Happening);
 
-    /// Does what the Events ask people to do. Called when the controller has had time to mend all that it can.
+    /// Does what the Events ask people to do, to the objects that are known to need it. Called when the controller has had time to mend
+    /// all that it can.
     async fn follow_events(&self, world: &Arc<World>);
 
     /// Returns the first reason why the world has not converged; `None` if it has.
     fn unsettled(&self, world: &World) -> Option<String>;
 }
 
-/// Something that happens in a world.
+/// The operation of a step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event<H> {
+pub(crate) enum Operation<H> {
     Fault(Fault),
     Object(H),
+}
+
+/// Returns the steps of a seed: the operations `create` on each object, and then 8 to 19 others, which `choose` draws; `None` stands for a
+/// fault.
+pub(crate) fn steps<H>(
+    world: &World,
+    replicas: usize,
+    create: impl Fn(&mut Draw) -> Vec<H>,
+    choose: impl Fn(&mut Draw) -> Option<H>,
+) -> Vec<Step<Operation<H>>> {
+    let mut steps = Vec::new();
+    for object in 0..NAMES {
+        let mut draw = world.choices.at("create");
+        let at = draw.time(Duration::ZERO, STORM / 3);
+        steps.extend(create(&mut draw).into_iter().map(|what| Step {
+            at,
+            object,
+            what: Operation::Object(what),
+        }));
+    }
+    for _ in 0..8 + world.choices.at("number of steps").below(12) {
+        let mut draw = world.choices.at("step");
+        let at = draw.time(Duration::from_secs(20), STORM);
+        let object = draw.below(NAMES);
+        let what = match choose(&mut draw) {
+            Some(what) => Operation::Object(what),
+            None => Operation::Fault(Fault::of(&mut draw, replicas)),
+        };
+        steps.push(Step { at, object, what });
+    }
+    steps
 }
 
 /// Runs the steps, without those whose numbers are in `without`, and waits for the convergence.
@@ -97,7 +131,7 @@ pub(crate) async fn run<S: Scene>(
     scene: &S,
     replicas: usize,
     options: Options,
-    steps: &[Step<Event<S::Happening>>],
+    steps: &[Step<Operation<S::Happening>>],
     without: &[usize],
 ) {
     world.note(
@@ -113,8 +147,8 @@ pub(crate) async fn run<S: Scene>(
         sleep_until(begin + *at).await;
         world.note("adversary", &format!("step {number}: {what:?} of {object}"));
         match *what {
-            Event::Fault(fault) => fault.happen(world, &replicas).await,
-            Event::Object(what) => scene.happen(world, *object, what).await,
+            Operation::Fault(fault) => fault.happen(world, &replicas).await,
+            Operation::Object(what) => scene.happen(world, *object, what).await,
         }
     }
     sleep_until(begin + STORM).await;

@@ -169,11 +169,13 @@ impl World {
         self.state().stormy
     }
 
+    /// Ends the faults.
     pub(crate) fn end_storm(&self) {
         self.state().stormy = false;
         self.note("world", "the faults end");
     }
 
+    /// Returns the time since the begin of the world.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begin.elapsed()
     }
@@ -190,22 +192,27 @@ impl World {
         self.state().violations.push(what.to_owned());
     }
 
+    /// Returns the lines of the trace.
     pub(crate) fn trace(&self) -> Vec<String> {
         self.state().trace.clone()
     }
 
+    /// Returns the violations of invariants so far.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
     }
 
+    /// Returns the number of changes so far, without those of Leases and Events.
     pub(crate) fn changes(&self) -> usize {
         self.state().changes
     }
 
+    /// Returns the pods at the API server by their UIDs.
     pub(crate) fn pods(&self) -> BTreeMap<String, PodView> {
         self.state().pods.clone()
     }
 
+    /// Returns the services at the API server by their UIDs.
     pub(crate) fn services_view(&self) -> BTreeMap<String, ServiceView> {
         self.state().services.clone()
     }

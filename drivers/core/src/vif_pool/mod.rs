@@ -86,9 +86,9 @@ pub enum PoolClaim {
     /// The pod uses the VIF: the pool handed it out to this pod, or the annotation or the addresses of the pod named it when the pool
     /// was started.
     Held,
-    /// No other pod uses the VIF, but the annotation or the addresses of the pod name it only since after the start of the pool, or the pod is
-    /// not known to be on the node of the VIF. Another process may have handed it out, or a user may have changed the annotation. The caller decides
-    /// whether the claim is valid, by this key of the VIF.
+    /// No other pod uses the VIF, but the annotation or the addresses of the pod name it only since after the start of the pool, or the
+    /// pod is not known to be on the node of the VIF. Another process may have handed it out, or a user may have changed the annotation. The
+    /// caller decides whether the claim is valid, by this key of the VIF.
     Late(VifPoolKey),
     /// Another pod uses the VIF, nothing tells which of several pods uses it, the pod runs with other addresses, the pool is about to delete
     /// the VIF, or its properties in the annotation are wrong.

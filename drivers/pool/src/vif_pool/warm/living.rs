@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use staffetta_driver::{Owner, PodLifecycle, Uid, Vif, VifId, VifPoolKey, addresses_of};
 
-use super::state::{Hold, HolderClaim, Place, VifPoolState};
+use super::state::{Hold, HolderClaim, Place, Usage, VifPoolState};
 
 /// A living pod, as far as that tells which VIFs it may use although its annotation does not name them.
 #[derive(Clone, PartialEq)]
@@ -17,9 +17,9 @@ pub(super) struct LivingPod {
     owner: Arc<Owner>,
     created: Option<Time>,
     /// The name of the pod's node and its addresses, one of which is [`VifPoolKey::host`].
-    pub(super) hosts: Vec<String>,
+    hosts: Vec<String>,
     /// The addresses in the status of the pod.
-    pub(super) addresses: Vec<IpAddr>,
+    addresses: Vec<IpAddr>,
     /// `true` if the pod got VIFs, and its annotation does not tell any more which.
     is_lost: bool,
 }
@@ -54,22 +54,32 @@ impl VifPoolState {
             self.pods.remove(&uid);
             return false;
         };
+        let is_new = self.pods.insert(uid.clone(), living.clone()).as_ref() != Some(&living);
         // What an annotation named before, and the pod does not use, is worth less than what another one names now.
-        let is_unused = |id: &&VifId| {
-            self.places
-                .get(*id)
-                .is_none_or(|Place { vif, .. }| !vif.ips().any(|ip| living.addresses.contains(&ip)))
-        };
-        for id in self.by_owner.get(&uid).into_iter().flatten().filter(|_| is_lost).filter(is_unused) {
-            for holder in
-                self.holders.get_mut(id).into_iter().flatten().filter(|holder| holder.owner.uid == uid)
-            {
+        for id in self.by_owner.get(&uid).cloned().into_iter().flatten().filter(|_| is_lost) {
+            if self.places.get(&id).is_some_and(|place| self.usage(&uid, place) == Usage::Confirmed) {
+                continue;
+            }
+            let holders = self.holders.get_mut(&id).into_iter().flatten();
+            for holder in holders.filter(|holder| holder.owner.uid == uid) {
                 if let HolderClaim::Shown { is_late, .. } = &mut holder.claim {
                     *is_late = true;
                 }
             }
         }
-        self.pods.insert(uid, living.clone()).as_ref() != Some(&living)
+        is_new
+    }
+
+    /// Returns the evidence in the status of the pod with this UID for a VIF of the pool. The addresses of the VIF are those in the cloud, not
+    /// those in the annotation.
+    pub(super) fn usage(&self, uid: &Uid, place: &Place) -> Usage {
+        let Some(pod) = self.pods.get(uid) else { return Usage::Elsewhere };
+        match pod.addresses.is_empty() {
+            true if pod.hosts.contains(&place.key.host) => Usage::Open,
+            true => Usage::Elsewhere,
+            false if may_have(&pod.addresses, &place.vif) => Usage::Confirmed,
+            false => Usage::Contradicted,
+        }
     }
 
     /// Returns the addresses of a living pod that no VIF has which it is known to hold; empty if it has no address yet, and got a VIF

@@ -154,7 +154,7 @@ pub(super) enum HolderClaim {
     Possible,
 }
 
-/// What the status of a pod, which its owner cannot write, tells of a VIF of the pool in its annotation, the best first.
+/// The evidence in the status of a pod, which its owner cannot write, for a VIF of the pool in its annotation; the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Usage {
     /// The pod has an address of the VIF.
@@ -242,20 +242,6 @@ impl VifPoolState {
         let number = self.next_number();
         self.hold(&vif.id, number, &owner, claim);
         true
-    }
-
-    /// Returns what the status of the pod with this UID tells of a VIF of the pool. The addresses are those of the cloud, not those in the
-    /// annotation.
-    fn usage(&self, uid: &Uid, place: &Place) -> Usage {
-        let Some(pod) = self.pods.get(uid) else { return Usage::Elsewhere };
-        if pod.addresses.is_empty() {
-            return if pod.hosts.contains(&place.key.host) { Usage::Open } else { Usage::Elsewhere };
-        }
-        if place.vif.ips().any(|ip| pod.addresses.contains(&ip)) {
-            Usage::Confirmed
-        } else {
-            Usage::Contradicted
-        }
     }
 
     /// Returns the claim of the pod `owner` to `vif`, which its annotation contains. The claim is refused if another pod has a better one,
