@@ -14,6 +14,7 @@
 //! | [`PodProjectDriver`], [`PodSubnetsDriver`], [`PodSecurityGroupsDriver`] | choose the project, subnets and security groups of a pod |
 //! | [`PodVifDriver`] | creates, activates, lists and releases VIFs |
 //! | [`VifPoolDriver`], [`VifPoolObserver`] | a [`PodVifDriver`] with a pool, and the events of the cluster that the pool needs |
+//! | [`PublishedVifs`] | reads the VIFs in the annotations of pods, for a pool |
 //! | [`BulkVifDriver`] | creates, changes, lists and deletes the VIFs of a pool |
 //! | [`ServiceProjectDriver`], [`ServiceSubnetsDriver`], [`ServiceSecurityGroupsDriver`] | choose the project, subnets and security groups of a service |
 //! | [`NamespaceProjectDriver`], [`NamespaceSubnetDriver`] | choose the project and manage the networks of namespaces |
@@ -90,5 +91,5 @@ pub use vif::{
 };
 pub use vif_pool::{
     BulkVifDriver, BulkVifRequest, BulkVifResult, NodeInfo, PoolClaim, PooledVif, PooledVifList,
-    VifPoolDriver, VifPoolKey, VifPoolObserver,
+    PublishedVifs, VifPoolDriver, VifPoolKey, VifPoolObserver,
 };

@@ -22,6 +22,7 @@ mod notices;
 mod observers;
 pub mod os_vif;
 mod owners;
+mod pages;
 pub mod policy;
 pub mod proof;
 mod records;

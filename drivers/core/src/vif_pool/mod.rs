@@ -3,6 +3,8 @@
 
 mod bulk;
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -129,6 +131,15 @@ pub trait VifPoolObserver: Send + Sync {
     /// Records that the node `name` has the properties `facts`, or that it was deleted if `facts` is `None`. It runs within the
     /// watch and must not block.
     fn node_changed(&self, name: &str, facts: Option<&NodeInfo>);
+}
+
+/// Reads which VIFs the annotations of pods contain. A pool needs that after a change of the leader: the last write of the process that led
+/// before may take effect after this one has listed the pods, and its watch may show that much later.
+#[async_trait]
+pub trait PublishedVifs: Send + Sync {
+    /// Returns the VIFs in the annotations of all pods. They are read from the API server, so that each write is seen that took effect
+    /// before the call.
+    async fn published_vifs(&self) -> Result<HashSet<VifId>, DriverError>;
 }
 
 /// The properties of a node that VIF pools need.

@@ -90,6 +90,44 @@ async fn the_marks_tell_who_holds_what_once_all_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_pod_shows_before_its_event_comes_is_not_handed_out() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
+    let shown = before.get("a").await;
+    let world = before.restarted(&[]).await;
+    // The last write of the process that led before takes effect now, and the watch lags.
+    world.published.set([shown.id.clone()]);
+    pass(POLICY.cool_down).await;
+    assert_eq!((world.metrics().free, world.metrics().cooling), (1, 1));
+    for name in ["b", "c"] {
+        assert_ne!(world.get(name).await.id, shown.id);
+    }
+    world.pool.pod_vifs(&pod("a"), Some(std::slice::from_ref(&shown)));
+    assert!(world.holds("a").await);
+    pass(2 * POLICY.cool_down).await;
+    assert_eq!((world.metrics().used, world.metrics().cooling), (3, 0));
+    let lists = world.lists();
+    pass(10 * POLICY.cool_down).await;
+    assert_eq!(world.lists(), lists, "nothing is left to confirm");
+    world.published.set([]);
+    world.release("a", &shown).await;
+    pass(POLICY.cool_down).await;
+    assert_eq!(world.metrics().cooling, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_pod_shows_any_more_is_handed_out_after_another_listing() {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
+    let shown = before.get("a").await;
+    let world = before.restarted(&[]).await;
+    world.published.set([shown.id.clone()]);
+    pass(POLICY.cool_down).await;
+    assert_eq!((world.metrics().free, world.metrics().cooling), (0, 1));
+    world.published.set([]);
+    pass(2 * POLICY.cool_down).await;
+    assert_eq!(world.get("b").await.id, shown.id);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_deleted_outside_is_made_again_at_the_next_reading() {
     let world = World::new(POLICY).await;
     let kept = world.get("a").await;

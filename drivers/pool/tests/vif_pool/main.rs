@@ -19,8 +19,8 @@ use staffetta_driver::{
     SecurityGroupId, Vif, VifClass, VifPoolDriver, VifPoolObserver, VifRequest,
 };
 use staffetta_memory::{
-    BulkVifCall, BulkVifMethod, Fault, MemoryBulkVifDriver, MemoryNetwork, MemoryOptions, MemoryVifDriver,
-    VifCall,
+    BulkVifCall, BulkVifMethod, Fault, MemoryBulkVifDriver, MemoryNetwork, MemoryOptions,
+    MemoryPublishedVifs, MemoryVifDriver, VifCall,
 };
 use staffetta_pool::{IsLeader, NoopVifPool, VifPoolMetrics, VifPoolPolicy, WarmVifPool};
 use tokio::time::Instant;
@@ -32,6 +32,7 @@ struct World {
     network: Arc<MemoryNetwork>,
     vifs: Arc<MemoryVifDriver>,
     bulk: Arc<MemoryBulkVifDriver>,
+    published: Arc<MemoryPublishedVifs>,
     pool: Arc<WarmVifPool>,
     leads: Arc<AtomicBool>,
     policy: VifPoolPolicy,
@@ -56,9 +57,11 @@ impl World {
         let (bulk, leads) = (Arc::new(bulk), Arc::new(AtomicBool::new(true)));
         let holds = Arc::clone(&leads);
         let is_leader: IsLeader = Arc::new(move || holds.load(Ordering::Relaxed));
-        let pool =
-            Arc::new(WarmVifPool::new(Arc::clone(&bulk) as _, Arc::clone(&vifs) as _, policy, is_leader));
-        Self { network, vifs, bulk, pool, leads, policy }
+        let published = Arc::<MemoryPublishedVifs>::default();
+        let (stock, behind, shown) =
+            (Arc::clone(&bulk) as _, Arc::clone(&vifs) as _, Arc::clone(&published) as _);
+        let pool = Arc::new(WarmVifPool::new(stock, behind, shown, policy, is_leader));
+        Self { network, vifs, bulk, published, pool, leads, policy }
     }
 
     async fn start(&self) {

@@ -92,7 +92,9 @@ async fn a_pod_cannot_give_away_the_vif_of_another_pool_by_naming_it_in_another_
     let World { drivers, .. } = world();
     let bulk = MemoryBulkVifDriver::new(Arc::clone(drivers[0].network()), "east".into());
     let policy = VifPoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };
-    let kept = WarmVifPool::new(Arc::new(bulk), Arc::clone(&drivers[0]) as _, policy, Arc::new(|| true));
+    let published = Arc::<MemoryPublishedVifs>::default();
+    let vifs = Arc::clone(&drivers[0]) as _;
+    let kept = WarmVifPool::new(Arc::new(bulk), vifs, published, policy, Arc::new(|| true));
     let mut pools = pools(&drivers);
     pools.insert("neutron-vif".into(), Arc::new(kept));
     let pool = MultiVifPool::new(pools, "neutron-vif", driver_of_class).unwrap();

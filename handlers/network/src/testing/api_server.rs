@@ -1,5 +1,5 @@
 //! A simulated API server with one object. It supports the requests of the handlers: patches of the
-//! metadata and the status, and the list of `Endpoints`.
+//! metadata and the status, and the lists of `Endpoints` and of pods.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -194,13 +194,16 @@ where
     }
 
     fn list(&self, uri: &http::Uri) -> Response<Body> {
-        assert_eq!(uri.path(), "/api/v1/endpoints", "the handlers read from the event");
+        let all = match uri.path() {
+            "/api/v1/endpoints" => self.endpoints.lock().clone(),
+            "/api/v1/pods" => vec![self.object.lock().clone()],
+            path => panic!("the handlers read {path} from the event"),
+        };
         let query = uri.query().unwrap_or_default();
         let token = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
         let page: usize = token.map_or(0, |token| token.parse().unwrap());
-        let endpoints = self.endpoints.lock();
-        let next = (page + 1 < endpoints.len()).then(|| (page + 1).to_string());
-        let items: Vec<_> = endpoints.iter().skip(page).take(1).cloned().collect();
+        let next = (page + 1 < all.len()).then(|| (page + 1).to_string());
+        let items: Vec<_> = all.iter().skip(page).take(1).collect();
         let list = json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
             "metadata": { "continue": next }, "items": items });
         response(200, &list)

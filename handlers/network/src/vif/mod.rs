@@ -13,6 +13,7 @@ mod foreign_nodes;
 mod leaks;
 pub mod networks;
 mod pool_feed;
+mod published;
 mod reconcile;
 mod restore;
 
@@ -44,6 +45,7 @@ use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 pub use self::claims::VifClaims;
 pub use self::error::VifError;
 pub use self::leaks::VifsLeaked;
+pub use self::published::PodAnnotations;
 
 /// The finalizer that delays the deletion of a pod until the handler has seen it. The VIFs are
 /// released after the annotation and the finalizer are removed; their ownership marks name the pod.

@@ -114,7 +114,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use staffetta_memory::{MemoryBulkVifDriver, MemoryNetwork, MemoryOptions, MemoryVifDriver, VifCall};
+    use staffetta_memory::{
+        MemoryBulkVifDriver, MemoryNetwork, MemoryOptions, MemoryPublishedVifs, MemoryVifDriver, VifCall,
+    };
     use staffetta_pool::{MultiVifPool, NoopVifPool, VifPoolPolicy, WarmVifPool};
 
     use super::super::testing::{Calls, owner};
@@ -192,8 +194,8 @@ mod tests {
         let real = memory();
         let bulk = Arc::new(MemoryBulkVifDriver::new(Arc::clone(real.network()), "east".into()));
         let policy = VifPoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };
-        let kept =
-            WarmVifPool::new(Arc::clone(&bulk) as _, Arc::clone(&real) as _, policy, Arc::new(|| true));
+        let (stock, published) = (Arc::clone(&bulk) as _, Arc::<MemoryPublishedVifs>::default());
+        let kept = WarmVifPool::new(stock, Arc::clone(&real) as _, published, policy, Arc::new(|| true));
         let nested: Arc<dyn VifPoolDriver> = Arc::new(NoopVifPool::new(Arc::clone(&real) as _));
         let pools = [("neutron-vif".to_owned(), Arc::new(kept) as _), ("nested-vlan".to_owned(), nested)];
         let several = Arc::new(MultiVifPool::new(pools.into(), "neutron-vif", |_| None).unwrap());

@@ -1,6 +1,6 @@
 //! Compares the warm VIF pool with the VIFs that exist in the cloud, and with the pods that use them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,16 +68,20 @@ impl Inner {
     pub(super) async fn resync(self: &Arc<Self>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
         let (epochs, began) = (self.state.lock().pools.iter().map(epoch).collect(), self.now());
+        let may_confirm = self.confirm_at().is_some_and(|at| at <= began);
+        let published = if may_confirm { self.published.published_vifs().await? } else { HashSet::new() };
         let mut found = self.bulk.list_vifs().await?;
         let mut owned = std::mem::take(&mut found.owned);
-        let mut state = self.state.lock();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.hold_back_published(&published, began);
         if matches!(state.phase, StartupPhase::Open) {
             let pooled = found.usable.iter().chain(&found.incomplete);
             owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
                 let owner = Some(state.holder(&vif.id)?.clone());
                 Some(Owned { owner, resource: vif.clone() })
             }));
-            self.compare_all(&mut state, found, &epochs, began);
+            self.compare_all(state, found, &epochs, began);
         } else {
             state.phase = StartupPhase::Listed(found);
         }

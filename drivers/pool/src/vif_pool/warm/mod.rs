@@ -24,8 +24,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use staffetta_driver::{
-    BulkVifDriver, DriverError, NetworkId, Owner, PodVifDriver, PoolClaim, Reason, SecurityGroupId, Uid, Vif,
-    VifId, VifPoolDriver, VifPoolObserver, VifRequest,
+    BulkVifDriver, DriverError, NetworkId, Owner, PodVifDriver, PoolClaim, PublishedVifs, Reason,
+    SecurityGroupId, Uid, Vif, VifId, VifPoolDriver, VifPoolObserver, VifRequest,
 };
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -103,7 +103,8 @@ impl VifPoolMetrics {
 ///   be repeated. The cloud gets as many calls for many waiting requests as for one.
 /// * No VIF is handed out until all pods that use VIFs are known; see [`VifPoolObserver`]. The existing VIFs are listed again on
 ///   request, and at once if a VIF of the pool does not exist any more. A VIF that was found by a listing is handed out only after another
-///   one, at the end of its cool-down, has shown it: the process that led before may have been about to delete it.
+///   one, at the end of its cool-down, has shown it, and if no pod has it in its annotation then: the last calls of the process that led
+///   before may have been about to delete it, or to write it into an annotation.
 /// * The VIFs of a node that is missing in two checks, a minute apart, are deleted, used ones after their return.
 ///
 /// A pod gets a VIF as the driver returned it, whatever annotations of pods contain. If a pod returns a VIF with other
@@ -119,6 +120,7 @@ pub struct WarmVifPool {
 struct Inner {
     bulk: Arc<dyn BulkVifDriver>,
     vifs: Arc<dyn PodVifDriver>,
+    published: Arc<dyn PublishedVifs>,
     policy: VifPoolPolicy,
     is_leader: IsLeader,
     nodes: NodeIndex,
@@ -132,16 +134,19 @@ struct Inner {
 }
 
 impl WarmVifPool {
-    /// Creates a pool in front of the VIF driver `vifs`. The pool creates and deletes its VIFs by `bulk`.
+    /// Creates a pool in front of the VIF driver `vifs`. The pool creates and deletes its VIFs by `bulk`, and reads by `published` which of
+    /// them pods have in their annotations.
     pub fn new(
         bulk: Arc<dyn BulkVifDriver>,
         vifs: Arc<dyn PodVifDriver>,
+        published: Arc<dyn PublishedVifs>,
         policy: VifPoolPolicy,
         is_leader: IsLeader,
     ) -> Self {
         let inner = Inner {
             bulk,
             vifs,
+            published,
             policy,
             is_leader,
             nodes: NodeIndex::default(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use staffetta_driver::PodVifDriver;
 use staffetta_handler::{Source, TriggerSender};
-use staffetta_memory::MemoryBulkVifDriver;
+use staffetta_memory::{MemoryBulkVifDriver, MemoryPublishedVifs};
 use staffetta_pool::{VifPoolPolicy, WarmVifPool};
 
 use super::*;
@@ -111,9 +111,10 @@ async fn a_reused_vif_has_the_groups_of_its_next_pod() {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
     let stock = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()));
     let vifs = Arc::new(MemoryVifDriver::new(Arc::clone(&network), "east".into()));
+    let published = Arc::<MemoryPublishedVifs>::default();
     let cool_down = Duration::from_secs(20);
     let sizes = VifPoolPolicy { min: 0, max: 0, batch: 1, cool_down };
-    let pool = Arc::new(WarmVifPool::new(stock, vifs, sizes, Arc::new(|| true)));
+    let pool = Arc::new(WarmVifPool::new(stock, vifs, published, sizes, Arc::new(|| true)));
     let observer = pool.observer().unwrap();
     observer.resync().await.unwrap();
     observer.start();

@@ -20,15 +20,22 @@ struct Pooled {
 
 impl Pooled {
     /// Creates a handler for this world whose indexes are complete.
-    async fn take_over(mut world: World) -> Self {
+    async fn take_over(world: World) -> Self {
+        let shown = world.api.object();
+        Self::take_over_with(world, shown).await
+    }
+
+    /// The same, if the watch shows this state of the pod.
+    async fn take_over_with(mut world: World, shown: Arc<Pod>) -> Self {
         let stock = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&world.network), "east".into()));
         let vifs = Arc::clone(&world.vifs) as Arc<dyn PodVifDriver>;
-        let pool = Arc::new(WarmVifPool::new(Arc::clone(&stock) as _, vifs, POLICY, Arc::new(|| true)));
+        let (bulk, published) = (Arc::clone(&stock) as _, Arc::new(PodAnnotations::new(world.api.client())));
+        let pool = Arc::new(WarmVifPool::new(bulk, vifs, published, POLICY, Arc::new(|| true)));
         world.handler.drivers.pool = Arc::clone(&pool) as _;
         let drivers = world.handler.drivers.clone();
         world.handler = VifHandler::new(world.api.client(), drivers, Arc::default(), Recorder::silent());
         let pooled = Self { world, stock, pool };
-        pooled.see();
+        pooled.see_as(shown);
         pooled.world.handler.recover().await.unwrap();
         pooled
     }
@@ -196,6 +203,22 @@ async fn after_a_takeover_published_vifs_are_kept_and_unpublished_ones_are_free(
     pooled.world.delete(0);
     pooled.event().await.unwrap();
     assert_eq!(pooled.pool.metrics()().cooling, ports.len(), "it was released to another process");
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_takeover_a_vif_is_kept_whose_publication_the_watch_does_not_show_yet() {
+    let pooled = Pooled::new().await;
+    pooled.warm().await;
+    let before = pooled.world.api.object();
+    pooled.event().await.unwrap();
+    let ports = pooled.world.ports().len();
+    let pooled = Pooled::take_over_with(pooled.world, before).await;
+    pooled.world.handler.pool_feed.finish();
+    pass(2 * POLICY.cool_down).await;
+    let figures = pooled.pool.metrics();
+    assert_eq!((figures().free, figures().cooling), (ports - 1, 1));
+    pooled.see();
+    assert_eq!((figures().used, figures().cooling), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use staffetta_driver::{DriverError, PodVifDriver, Reason};
 use staffetta_handler::{GarbageCollector, Index};
-use staffetta_memory::{Fault, MemoryBulkVifDriver, VifMethod};
+use staffetta_memory::{Fault, MemoryBulkVifDriver, MemoryPublishedVifs, VifMethod};
 use staffetta_pool::{VifPoolPolicy, WarmVifPool};
 
 use super::*;
@@ -118,7 +118,8 @@ impl Cluster {
         if self.kind != Kind::Noop {
             let bulk = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&self.network), "east".into()));
             let vifs = Arc::clone(&self.vifs) as Arc<dyn PodVifDriver>;
-            drivers.pool = Arc::new(WarmVifPool::new(bulk, vifs, POLICY, Arc::new(|| true)));
+            let published = Arc::<MemoryPublishedVifs>::default();
+            drivers.pool = Arc::new(WarmVifPool::new(bulk, vifs, published, POLICY, Arc::new(|| true)));
         }
         if self.kind == Kind::Several {
             let networks = Arc::new(Networks::default());
