@@ -1,15 +1,18 @@
 //! Pods come and go on many nodes, in simulated time and without an API server.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use staffetta_driver::prefix::PrefixProvider;
 use staffetta_driver::{InstanceId, Uid};
+use staffetta_handler::HandlerError;
 use staffetta_memory::{MemoryPrefixes, PrefixCalls};
 use staffetta_pool::Wait;
 use staffetta_prefix_ip::nodes::NodeTable;
+use staffetta_prefix_ip::published::PublishedAddresses;
 use staffetta_prefix_ip::settings::Settings;
 use staffetta_prefix_ip::worker::Worker;
 use tokio::time::sleep;
@@ -47,6 +50,16 @@ impl Dice {
     }
 }
 
+/// The annotations of a cluster in which no pod has any.
+struct NoAnnotations;
+
+#[async_trait]
+impl PublishedAddresses for NoAnnotations {
+    async fn published_addresses(&self) -> Result<BTreeSet<Ipv4Addr>, HandlerError> {
+        Ok(BTreeSet::new())
+    }
+}
+
 pub(crate) async fn measure() -> Vec<Row> {
     let (nodes, seconds) =
         (number("STAFFETTA_BENCH_NODES", 1000), number("STAFFETTA_BENCH_SECONDS", 1800) as u64);
@@ -56,6 +69,7 @@ pub(crate) async fn measure() -> Vec<Row> {
     let worker = Worker {
         provider: Arc::clone(&cloud) as _,
         nodes: Arc::clone(&table),
+        published: Arc::new(NoAnnotations),
         resync_interval: Duration::from_secs(86_400),
         report: Box::new(|node, report| panic!("{node}: {report:?}")),
     };

@@ -22,7 +22,6 @@ mod notices;
 mod observers;
 pub mod os_vif;
 mod owners;
-mod pages;
 pub mod policy;
 pub mod proof;
 mod records;

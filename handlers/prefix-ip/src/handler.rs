@@ -36,6 +36,7 @@ use crate::error::{
     OPTIONS_DELETED, PrefixIpError, UNSUPPORTED,
 };
 use crate::nodes::{KnownPod, NodeTable};
+use crate::published::{PodAnnotations, PublishedAddresses};
 use crate::settings::Settings;
 use crate::source::{AddressReady, NodeRefresh, PrefixSource, record_reports};
 use crate::worker::Worker;
@@ -47,6 +48,7 @@ pub struct PrefixIpHandler {
     table: Arc<NodeTable>,
     nodes: Writer<Node>,
     pods: Writer<Pod>,
+    published: Arc<dyn PublishedAddresses>,
     recorder: Recorder,
     /// `true` in a dry run, which ends before a waiting pod could be woken.
     dry_run: bool,
@@ -61,8 +63,9 @@ impl PrefixIpHandler {
         table: Arc<NodeTable>,
         recorder: Recorder,
     ) -> Self {
-        let (nodes, pods) = (Writer::new(client.clone()), Writer::new(client));
-        Self { provider, cluster, table, nodes, pods, recorder, dry_run: false }
+        let (nodes, pods) = (Writer::new(client.clone()), Writer::new(client.clone()));
+        let published = Arc::new(PodAnnotations::new(client));
+        Self { provider, cluster, table, nodes, pods, published, recorder, dry_run: false }
     }
 
     /// Switches to a dry run: for a pod that must wait for an address, the handler returns an error with the reason instead of waiting, so
@@ -80,6 +83,7 @@ impl PrefixIpHandler {
         let worker = Worker {
             provider: Arc::clone(&self.provider),
             nodes: Arc::clone(&self.table),
+            published: Arc::clone(&self.published),
             resync_interval,
             report: record_reports(Arc::clone(&cluster), self.recorder.clone()),
         };

@@ -11,6 +11,7 @@
 //! | [`error`] | the errors of the handler |
 //! | [`handler`] | the handler: gives pods their addresses, and nodes their capacity |
 //! | [`nodes`] | the states of all nodes |
+//! | [`published`] | reads the addresses in the annotations of pods |
 //! | [`source`] | the background work of the handler |
 //! | [`waiting`] | the pods that wait for an address |
 //! | [`worker`] | calls the provider for all nodes: assigns blocks, removes them, and finds drift |
@@ -22,6 +23,7 @@ pub mod error;
 pub mod handler;
 pub mod node_pool;
 pub mod nodes;
+pub mod published;
 pub mod settings;
 pub mod source;
 pub mod targets;

@@ -42,7 +42,7 @@ pub struct PodAddress {
 /// The differences between the interface of a node and what this process knew of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceDrift {
-    /// Blocks of the interface that were unknown. Their addresses are handed out after the cool-down.
+    /// Blocks of the interface that were unknown. Their addresses are handed out after the cool-down, once they are confirmed.
     pub found: Vec<Ipv4Net>,
     /// Blocks that were known and are not on the interface any more.
     pub lost: Vec<Ipv4Net>,
@@ -95,7 +95,7 @@ pub(crate) const KINDS: [BlockKind; 2] = [BlockKind::Prefix, BlockKind::Address]
 
 impl NodePool {
     /// Creates the state of a node from its interface. The addresses of existing blocks are in their cool-down until pods
-    /// [adopt](Self::adopt) them. A returned address is handed out again after `cool_down`.
+    /// [adopt](Self::adopt) them, or until they are [confirmed](Self::confirm). A returned address is handed out again after `cool_down`.
     pub fn new(interface: &PrimaryInterface, settings: Settings, cool_down: Duration, now: Duration) -> Self {
         let policy = TargetPolicy {
             targets: Targets::Blocks(0),
@@ -340,6 +340,26 @@ impl NodePool {
         self.place();
         self.share_slots(now);
         drift
+    }
+
+    /// Returns the time from which on [`confirm`](Self::confirm) makes an address free; `None` if there is nothing to confirm.
+    pub(crate) fn confirm_at(&self) -> Option<Duration> {
+        self.pools.iter().filter_map(WarmPool::confirm_at).min()
+    }
+
+    /// Makes the addresses free that [`resync`](Self::resync) found, that had cooled down at the time `since`, and for which `is_free` returns
+    /// `true`. Other addresses are confirmed at the time `again` at the earliest. Returns `false` if there was nothing to confirm.
+    pub(crate) fn confirm(
+        &mut self,
+        since: Duration,
+        again: Duration,
+        is_free: impl Fn(Ipv4Addr) -> bool,
+    ) -> bool {
+        let is_due = self.confirm_at().is_some_and(|at| at <= since);
+        for pool in &mut self.pools {
+            pool.confirm(since, again, |item| is_free(item.address));
+        }
+        is_due
     }
 
     /// Returns `true` if the last read lacked blocks with addresses in use, so that the interface must be read again.

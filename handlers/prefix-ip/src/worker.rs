@@ -1,5 +1,5 @@
 //! The task that calls the provider for all nodes: assigns blocks, removes blocks, and reads the interfaces
-//! to find differences. A block is a prefix of 28 bits or a single IPv4 address.
+//! to find differences. It also reads the annotations of pods, to confirm that addresses are free. A block is a prefix of 28 bits or a single IPv4 address.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, RequestLog};
+use staffetta_handler::causes;
 use staffetta_pool::Action;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
@@ -15,6 +16,7 @@ use tracing::{info, warn};
 
 use crate::node_pool::{InterfaceDrift, NodeAction};
 use crate::nodes::{NodeTable, Recorded};
+use crate::published::PublishedAddresses;
 
 /// The maximum number of machines in one read (EC2 API reference, `DescribeInstances`: at most 1000 ids; fewer keep a response small).
 const BATCH: usize = 100;
@@ -40,6 +42,8 @@ pub struct Worker {
     pub provider: Arc<dyn PrefixProvider>,
     /// The table of the nodes, which plans the changes and the reads.
     pub nodes: Arc<NodeTable>,
+    /// The reader of the addresses in the annotations of pods.
+    pub published: Arc<dyn PublishedAddresses>,
     /// The interval between two reads of the interface of a node.
     pub resync_interval: Duration,
     /// The function that receives the reports about nodes: failed calls, changes by other programs. It must not block.
@@ -88,13 +92,32 @@ impl Worker {
         }
     }
 
-    /// Reads the interfaces of nodes when they are due, and compares them with the table of nodes, for ever.
+    /// Reads the interfaces of nodes and the annotations of pods when they are due, and compares them with the table of nodes, for ever.
     async fn compare(&self) -> Infallible {
         loop {
-            let next = self.nodes.next_read(self.resync_interval);
+            let reads = [self.nodes.next_read(self.resync_interval), self.nodes.next_confirmation()];
+            let next = reads.into_iter().flatten().min();
             tokio::select! {
                 () = self.nodes.reads_changed() => {}
-                () = sleep(next.unwrap_or(IDLE)) => self.read().await,
+                () = sleep(next.unwrap_or(IDLE)) => {
+                    self.read().await;
+                    self.confirm().await;
+                }
+            }
+        }
+    }
+
+    /// Reads which addresses the annotations of pods contain, if that is due, and makes the others free.
+    async fn confirm(&self) {
+        let Some(since) = self.nodes.due_confirmation() else { return };
+        match self.published.published_addresses().await {
+            Ok(published) => self.nodes.confirm_free(since, |address| !published.contains(&address)),
+            Err(error) => {
+                warn!(
+                    error = causes(&*error),
+                    "the annotations of pods cannot be read; they are read again later"
+                );
+                self.nodes.confirm_free(since, |_| false);
             }
         }
     }

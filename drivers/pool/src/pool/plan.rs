@@ -153,7 +153,8 @@ impl<K: PoolKind> WarmPool<K> {
 
     /// Returns the current counts of the pool, from which its policy decides.
     pub fn counts(&self, now: Duration) -> PoolCounts {
-        let on_demand = now < self.on_demand_until || !self.requested;
+        let is_starting = now < self.on_demand_until || self.is_starting && !self.unconfirmed.is_empty();
+        let on_demand = is_starting || !self.requested;
         PoolCounts {
             used: self.used.len(),
             warm: self.free(),

@@ -18,7 +18,8 @@ pub struct Existing<W> {
 /// The differences between the groups that exist and those of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift<G, I, O> {
-    /// Groups that exist but were unknown to the pool. They were added; their items can be handed out after the cool-down.
+    /// Groups that exist but were unknown to the pool. They were added; their items can be handed out after the cool-down, once they are
+    /// [confirmed](WarmPool::confirm).
     pub found: Vec<G>,
     /// Groups of the pool that do not exist any more. They were removed.
     pub lost: Vec<G>,
@@ -73,7 +74,8 @@ impl<K: PoolKind> WarmPool<K> {
     /// Updates the pool from `existing`, a listing of the groups that existed at some moment between `since` and now, and returns the
     /// differences. Groups of the pool that changed after `since` stay as they are. Groups that the pool does not contain are added only if
     /// [`is_unchanged`](Self::is_unchanged) for `since`, otherwise by a later listing. Their items are in their cool-down first, since the
-    /// time of their last use is not known. If the first listing adds groups, none are created ahead of demand until this cool-down ends.
+    /// time of their last use is not known, until they are [confirmed](Self::confirm). If the first listing adds groups, none are created
+    /// ahead of demand until then.
     pub fn resync(
         &mut self,
         since: Epoch,
@@ -97,30 +99,33 @@ impl<K: PoolKind> WarmPool<K> {
                 continue;
             }
             drift.found.push(name.clone());
-            for item in self.insert(name, &found.config, found.ready) {
-                self.start_cool_down(item, now);
-            }
+            let until = now + self.cool_down;
+            let items = self.insert(name, &found.config, found.ready);
+            self.unconfirmed.extend(items.into_iter().map(|item| (item, until)));
             if first {
-                self.on_demand_until = now + self.cool_down;
+                (self.is_starting, self.on_demand_until) = (true, now + self.cool_down);
             }
         }
         drift
     }
 
-    /// Extends the cool-down of an item until [`confirm`](Self::confirm) ends it, because the item may be about to vanish. Does nothing if
-    /// the item is not in its cool-down.
-    pub fn hold_back(&mut self, item: &K::Item) {
-        let before = self.cooling.len();
-        self.cooling.retain(|(cooling, _)| cooling != item);
-        if self.cooling.len() < before {
-            self.unconfirmed.insert(item.clone());
-        }
+    /// Returns the time from which on [`confirm`](Self::confirm) makes an item free; `None` if there is nothing to confirm.
+    pub fn confirm_at(&self) -> Option<Duration> {
+        self.unconfirmed.values().min().copied()
     }
 
-    /// Makes an item free that was [held back](Self::hold_back), because it still exists.
-    pub fn confirm(&mut self, item: &K::Item, now: Duration) {
-        if self.unconfirmed.remove(item) {
-            self.add_free(item.clone(), now);
+    /// Makes the items free that a listing found at least one cool-down before `since`, and for which `is_free` returns `true`: what was read
+    /// after `since` shows that they still exist, and that nobody uses them. The process that led before may have been about to delete an
+    /// item, or to record its owner. Other items are confirmed at the time `again` at the earliest.
+    pub fn confirm(&mut self, since: Duration, again: Duration, is_free: impl Fn(&K::Item) -> bool) {
+        let mut free = Vec::new();
+        for (item, until) in self.unconfirmed.iter_mut().filter(|(_, until)| **until <= since) {
+            self.is_starting = false;
+            if is_free(item) { free.push(item.clone()) } else { *until = again }
+        }
+        for item in free {
+            self.unconfirmed.remove(&item);
+            self.add_free(item, since);
         }
     }
 

@@ -12,7 +12,7 @@ use super::{Candidate, PoolKind};
 /// A pool of interchangeable items. The caller executes the actions that [`plan`](Self::plan) returns.
 ///
 /// While its group exists and is not to be deleted, an item is either in use, or free, or in its cool-down. A returned item is
-/// not handed out before its cool-down has ended. Two owners never get the same item. All times are durations since the same
+/// not handed out before its cool-down has ended, and an item that a listing found not before it was [confirmed](Self::confirm), too. Two owners never get the same item. All times are durations since the same
 /// moment in the past, which the caller chooses.
 pub struct WarmPool<K: PoolKind> {
     /// The policy that decides when to create and delete groups.
@@ -33,8 +33,10 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) warm: BTreeMap<K::Item, Duration>,
     /// The items in their cool-down, each with the time at which it ends; the earliest first.
     pub(super) cooling: VecDeque<(K::Item, Duration)>,
-    /// The items in a cool-down that only [`confirm`](Self::confirm) ends.
-    pub(super) unconfirmed: BTreeSet<K::Item>,
+    /// The items that a listing has found, each with the time from which on [`confirm`](Self::confirm) may make it free.
+    pub(super) unconfirmed: BTreeMap<K::Item, Duration>,
+    /// `true` from the first listing that found items until the first confirmation.
+    pub(super) is_starting: bool,
     /// The owners that wait for an item, with the configurations that they require; the longest waiting owner first.
     pub(super) waiting: VecDeque<(K::Owner, K::Want)>,
     /// The creation of groups that is in progress; `None` if no groups are being created.
@@ -56,7 +58,7 @@ pub struct WarmPool<K: PoolKind> {
     /// `true` if an item was requested since creation last failed with [`Shortfall::Refused`](super::Shortfall::Refused).
     pub(super) requested: bool,
     /// The time before which groups are created for waiting owners only, because items that were found at the start are still in
-    /// their cool-down.
+    /// their cool-down. If they are confirmed later, that ends then.
     pub(super) on_demand_until: Duration,
     /// The number of changes of the groups so far. It also numbers the actions.
     pub(super) epoch: u64,
@@ -133,7 +135,8 @@ impl<K: PoolKind> WarmPool<K> {
             used: BTreeMap::new(),
             warm: BTreeMap::new(),
             cooling: VecDeque::new(),
-            unconfirmed: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
+            is_starting: false,
             waiting: VecDeque::new(),
             growing: None,
             shrinking: None,
@@ -278,7 +281,7 @@ impl<K: PoolKind> WarmPool<K> {
     /// Removes a free item, or one in its cool-down. Returns `false` if the item is neither.
     pub(super) fn remove_idle(&mut self, item: &K::Item) -> bool {
         let before = self.cooling.len();
-        self.remove_free(item) || self.unconfirmed.remove(item) || {
+        self.remove_free(item) || self.unconfirmed.remove(item).is_some() || {
             self.cooling.retain(|(cooling, _)| cooling != item);
             self.cooling.len() < before
         }
@@ -313,7 +316,9 @@ impl<K: PoolKind> WarmPool<K> {
 
     /// Returns the reason why no item is available, with the delay after which one may be, if it is known.
     pub fn reason(&self, now: Duration) -> Wait {
-        let cooled = self.cooling.front().map(|(_, until)| until.saturating_sub(now));
+        let found = self.confirm_at().filter(|until| *until > now);
+        let cooled = self.cooling.front().map(|(_, until)| *until).into_iter().chain(found).min();
+        let cooled = cooled.map(|until| until.saturating_sub(now));
         match self.growth_delay(now) {
             _ if self.draining => Wait::Draining,
             _ if self.growing.is_some() => Wait::Growing,

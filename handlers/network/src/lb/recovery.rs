@@ -3,14 +3,14 @@
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{Endpoints, Service};
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use staffetta_handler::{GarbageCollector, HandlerError, Identity};
+use staffetta_handler::{GarbageCollector, HandlerError, Identity, each_metadata};
 
 use super::annotation::STATE_ANNOTATION;
 use super::endpoints::ServiceKey;
 use super::{LbError, LbHandler};
 use crate::owners::identities;
-use crate::pages::each_metadata;
 use crate::step_error::StepContext;
 
 impl LbHandler {
@@ -19,7 +19,7 @@ impl LbHandler {
     async fn read_legacy(&self) -> Result<(), LbError> {
         let endpoints: Api<Endpoints> = Api::all(self.client.clone());
         self.legacy.clear();
-        let read = each_metadata(&endpoints, |endpoints| {
+        let read = each_metadata(&endpoints, ListParams::default(), |endpoints| {
             if let Some(state) = endpoints.annotations().get(STATE_ANNOTATION) {
                 self.legacy.insert(ServiceKey::of(&endpoints.metadata), state.clone());
             }

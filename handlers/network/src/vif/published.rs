@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use staffetta_driver::{DriverError, PublishedVifs, Reason, VifId};
+use staffetta_handler::each_metadata;
 
 use crate::os_vif::{KURYR_VIF, PodState};
-use crate::pages::each_metadata;
 
 /// The annotations of the pods at an API server.
 pub struct PodAnnotations(Api<Pod>);
@@ -25,7 +26,8 @@ impl PublishedVifs for PodAnnotations {
     /// Ignores annotations that cannot be read: what the controller writes can be.
     async fn published_vifs(&self) -> Result<HashSet<VifId>, DriverError> {
         let mut published = HashSet::new();
-        let read = each_metadata(&self.0, |pod| {
+        let unfinished = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let read = each_metadata(&self.0, unfinished, |pod| {
             let state = pod.annotations().get(KURYR_VIF).map(|text| PodState::read(text));
             published.extend(state.iter().flatten().flat_map(PodState::vifs).map(|vif| vif.id.clone()));
         });

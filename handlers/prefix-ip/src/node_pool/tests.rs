@@ -43,6 +43,7 @@ impl Cloud {
 
     /// Executes the actions of a node until there are none.
     fn serve(&mut self, node: &mut NodePool, now: Duration) {
+        node.confirm(now, now + COOL_DOWN, |_| true);
         for _ in 0..10 {
             let actions = node.plan(now);
             if actions.is_empty() {
@@ -139,7 +140,13 @@ fn a_restart_knows_the_addresses_of_the_pods_and_reuses_no_other_before_the_cool
     assert_eq!(node.take(&pod(3), now), Err(Wait::Growing));
     cloud.serve(&mut node, now);
     assert_eq!(node.take(&pod(3), now).unwrap().address, Ipv4Addr::new(10, 0, 0, 16));
-    assert_eq!(node.take(&pod(4), now + COOL_DOWN).unwrap().address, Ipv4Addr::new(10, 0, 0, 0));
+    let later = now + COOL_DOWN;
+    assert!(node.confirm(later, later, |address| address != Ipv4Addr::new(10, 0, 0, 0)));
+    assert_eq!(
+        node.take(&pod(4), later).unwrap().address,
+        Ipv4Addr::new(10, 0, 0, 1),
+        "a pod shows the other"
+    );
 }
 
 #[test]
@@ -335,6 +342,7 @@ impl World {
         for _ in 0..2 {
             self.node.resync(self.node.epoch(), &self.cloud.0.blocks, self.now);
         }
+        self.node.confirm(self.now, self.now + COOL_DOWN, |_| true);
         self.read_by = None;
     }
 

@@ -1,12 +1,16 @@
 //! The reads of the nodes' network interfaces from the provider: the times at which they are due, and their results.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use staffetta_driver::InstanceId;
 use staffetta_driver::prefix::PrimaryInterface;
 
-use super::{Machine, NodeTable};
+use super::{Machine, NodeTable, TableState};
 use crate::node_pool::{InterfaceDrift, MAX_VISIBILITY_DELAY, NodeEpoch};
+
+/// The delay before the annotations of pods are read again, for addresses that were not confirmed.
+const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
 
 /// A machine whose network interface is to be read, and the state of its address pools before the read.
 #[derive(Clone, Debug)]
@@ -51,6 +55,33 @@ impl NodeTable {
         let (now, state) = (self.now(), self.state.lock());
         let next = state.machines.values().map(|machine| machine.read_due(interval)).min();
         next.map(|next| next.saturating_sub(now))
+    }
+
+    /// Returns the time until the annotations of pods are to be read, which [`confirm_free`](Self::confirm_free) needs; `None` if no address
+    /// waits for that.
+    pub(crate) fn next_confirmation(&self) -> Option<Duration> {
+        let (now, state) = (self.now(), self.state.lock());
+        let next = state.machines.values().filter_map(|machine| machine.pool.confirm_at()).min();
+        next.map(|next| next.saturating_sub(now))
+    }
+
+    /// Returns the present time if the annotations of pods are to be read now.
+    pub(crate) fn due_confirmation(&self) -> Option<Duration> {
+        let is_due = self.next_confirmation().is_some_and(|remaining| remaining.is_zero());
+        is_due.then(|| self.now())
+    }
+
+    /// Makes the addresses free that a read of an interface found, that had cooled down at the time `since`, and for which `is_free` returns
+    /// `true`: what was read after `since` shows that no pod has them in its annotation. The others wait for another read.
+    pub(crate) fn confirm_free(&self, since: Duration, is_free: impl Fn(Ipv4Addr) -> bool) {
+        let mut guard = self.state.lock();
+        let TableState { machines, changed, .. } = &mut *guard;
+        for (instance, machine) in machines.iter_mut() {
+            if machine.pool.confirm(since, since + CONFIRM_AGAIN, &is_free) {
+                changed.insert(instance.clone());
+            }
+        }
+        self.changed.notify_one();
     }
 
     /// Adapts the pools of a machine to the `interface` that a read has shown. Returns the differences between the pools and the

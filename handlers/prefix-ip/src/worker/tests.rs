@@ -6,6 +6,7 @@ use ipnet::Ipv4Net;
 use parking_lot::Mutex;
 use staffetta_driver::prefix::{BlockKind, PrimaryInterface};
 use staffetta_driver::{RequestRecord, SubnetId, Uid};
+use staffetta_handler::HandlerError;
 use staffetta_memory::{Fault, MemoryPrefixes, PrefixCalls, PrefixMethod};
 use staffetta_pool::Wait;
 
@@ -32,6 +33,16 @@ struct World {
     cloud: Arc<MemoryPrefixes>,
     nodes: Arc<NodeTable>,
     reports: Arc<Mutex<Vec<String>>>,
+}
+
+/// The annotations of a cluster in which no pod has any.
+struct NoAnnotations;
+
+#[async_trait]
+impl PublishedAddresses for NoAnnotations {
+    async fn published_addresses(&self) -> Result<BTreeSet<Ipv4Addr>, HandlerError> {
+        Ok(BTreeSet::new())
+    }
 }
 
 /// A cloud to which each assignment is one request.
@@ -68,6 +79,7 @@ impl World {
         let worker = Worker {
             provider: Arc::new(Remote(Arc::clone(&world.cloud))),
             nodes: Arc::clone(&world.nodes),
+            published: Arc::new(NoAnnotations),
             resync_interval: Duration::from_secs(300),
             report: Box::new(move |node, report| reports.lock().push(format!("{node}: {report:?}"))),
         };
@@ -220,7 +232,7 @@ async fn an_interface_with_fewer_slots_than_expected_is_read_and_filled() {
     for pod in 0..100 {
         let _ = world.take(&format!("pod-{pod}"));
     }
-    pass(60).await;
+    pass(61).await;
     let served = (0..100).filter(|pod| world.take(&format!("pod-{pod}")).is_ok()).count();
     assert_eq!((served, world.cloud.blocks().len()), (100, 9));
 }

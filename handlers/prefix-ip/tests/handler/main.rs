@@ -165,6 +165,28 @@ async fn after_a_restart_a_pod_keeps_its_address_and_a_forged_annotation_is_repl
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_restart_an_address_is_not_handed_out_that_a_pod_shows_before_its_event_comes() {
+    let cloud = cloud();
+    let world = World::new(&cloud, prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    run_until_idle().await;
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    assert_eq!(world.written(), ["144", "10.0.0.16/32"]);
+    let restarted = World::new(&cloud, prefixes()).await;
+    // The last write of the process that led before takes effect now, and the watch lags.
+    restarted.published.lock().unwrap().push("10.0.0.16/32");
+    restarted.feed.added(pod("web", "Pending", "")).await.unwrap();
+    restarted.feed.added(node("windows")).await.unwrap();
+    sleep(Duration::from_secs(31)).await;
+    restarted.feed.added(pod("other", "Pending", "")).await.unwrap();
+    assert_eq!(restarted.written(), ["144", "10.0.0.17/32"]);
+    restarted.published.lock().unwrap().clear();
+    sleep(Duration::from_secs(31)).await;
+    restarted.feed.added(pod("third", "Pending", "")).await.unwrap();
+    assert_eq!(restarted.written(), ["10.0.0.16/32"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_restart_a_read_that_is_late_takes_no_address_from_a_pod() {
     let cloud = cloud();
     cloud.freeze_reads(true);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::Client;
 use kube::client::Body;
@@ -15,6 +15,7 @@ use staffetta_prefix_ip::address::PRIVATE_IPV4_ADDRESS;
 use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::handler::PrefixIpHandler;
 use staffetta_prefix_ip::nodes::NodeTable;
+use staffetta_prefix_ip::published::PodAnnotations;
 use staffetta_prefix_ip::source::PrefixSource;
 use staffetta_prefix_ip::worker::Worker;
 use tokio::task::JoinHandle;
@@ -26,6 +27,8 @@ pub(crate) struct World {
     pub(crate) table: Arc<NodeTable>,
     pub(crate) feed: Feed,
     pub(crate) sent: Arc<Mutex<Vec<(String, Value)>>>,
+    /// The addresses in annotations that the API server has, and no event has shown.
+    pub(crate) published: Arc<Mutex<Vec<&'static str>>>,
     /// The nodes and pods that were triggered.
     pub(crate) triggered: Arc<Mutex<Vec<String>>>,
     /// The Events: object, reason and text.
@@ -49,10 +52,17 @@ impl World {
     ) -> Self {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let sent = Arc::<Mutex<Vec<(String, Value)>>>::default();
-        let log = Arc::clone(&sent);
+        let published = Arc::<Mutex<Vec<_>>>::default();
+        let (log, annotations) = (Arc::clone(&sent), Arc::clone(&published));
         tokio::spawn(async move {
             while let Some((request, reply)) = server.next_request().await {
                 let path = request.uri().path().to_owned();
+                if request.method() == Method::GET {
+                    assert_eq!(path, "/api/v1/pods");
+                    let list = list(&annotations.lock().unwrap());
+                    reply.send_response(Response::new(Body::from(to_vec(&list).unwrap())));
+                    continue;
+                }
                 let body = request.into_body().collect_bytes().await.unwrap();
                 log.lock().unwrap().push((path, serde_json::from_slice(&body).unwrap()));
                 let answer = json!({ "metadata": { "name": "any", "resourceVersion": "1" } });
@@ -70,7 +80,7 @@ impl World {
         let cluster = Arc::new(WatchedCluster::new(label, Arc::clone(&table)));
         let client = Client::new(service, "default");
         let handler = PrefixIpHandler::new(
-            client,
+            client.clone(),
             Arc::clone(cloud) as _,
             Arc::clone(&cluster),
             Arc::clone(&table),
@@ -79,6 +89,7 @@ impl World {
         let worker = Worker {
             provider: Arc::clone(cloud) as _,
             nodes: Arc::clone(&table),
+            published: Arc::new(PodAnnotations::new(client.clone())),
             resync_interval: RESYNC,
             report: Box::new(|_, _| ()),
         };
@@ -90,7 +101,7 @@ impl World {
         let work = tokio::spawn(async move { source.run(sender).await.unwrap() });
         let feed = Feed::new(change(handler).registration(RESYNC));
         feed.added(self::options(&options)).await.unwrap();
-        Self { cloud: Arc::clone(cloud), table, feed, sent, triggered, notes, work }
+        Self { cloud: Arc::clone(cloud), table, feed, sent, published, triggered, notes, work }
     }
 
     /// Returns the annotations that the handler wrote, or the capacities.
@@ -104,6 +115,13 @@ impl World {
             })
             .collect()
     }
+}
+
+/// Returns the answer to a list of pods with these addresses in their annotations.
+fn list(published: &[&str]) -> Value {
+    let item = |address: &&str| json!({ "metadata": { "annotations": { PRIVATE_IPV4_ADDRESS: address } } });
+    let items: Vec<_> = published.iter().map(item).collect();
+    json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": items })
 }
 
 pub(crate) fn cloud() -> Arc<MemoryPrefixes> {

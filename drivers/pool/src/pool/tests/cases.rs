@@ -37,6 +37,7 @@ fn one_that_fits_comes_before_one_that_must_be_adapted_and_that_is_the_longest_f
     let existing = |config| Existing { config, ready: false };
     let found = [(30, existing(1)), (10, existing(1)), (20, existing(2))].into();
     pool.resync(pool.epoch(), &found, NOW.saturating_sub(COOL_DOWN * 2));
+    pool.confirm(NOW, NOW, |_| true);
     assert_eq!(pool.take(&3, &2, NOW), Take::Got((20, 0)));
     assert_eq!(pool.adopt(&5, &(10, 0)), Adopted::Held);
     pool.give_back(&5, &(10, 0), NOW);
@@ -45,6 +46,20 @@ fn one_that_fits_comes_before_one_that_must_be_adapted_and_that_is_the_longest_f
     assert_eq!(pool.take(&4, &3, later), Take::Adapt((30, 0)), "nobody said that it was adapted");
     pool.changed(&30, Some(&3));
     assert_eq!(pool.take(&4, &3, later), Take::Got((30, 0)));
+}
+
+#[test]
+fn a_found_item_is_free_once_its_cool_down_is_over_and_a_later_read_confirms_it() {
+    let mut pool = pool(0, 0);
+    let existing = || Existing { config: 0, ready: false };
+    pool.resync(pool.epoch(), &[(10, existing()), (20, existing())].into(), NOW);
+    let (end, again) = (NOW + COOL_DOWN, NOW + COOL_DOWN * 3);
+    pool.confirm(end - Duration::from_secs(1), again, |_| true);
+    assert_eq!((pool.counts(end).warm, pool.counts(end).cooling), (0, 2), "the read began before");
+    pool.confirm(end, again, |item| item.0 == 10);
+    assert_eq!((pool.take(&1, &0, end), pool.confirm_at()), (Take::Got((10, 0)), Some(again)));
+    pool.confirm(again, again, |_| true);
+    assert_eq!((pool.take(&2, &0, again), pool.confirm_at()), (Take::Got((20, 0)), None));
 }
 
 #[test]
@@ -71,7 +86,9 @@ fn after_a_start_nothing_is_made_ahead_of_demand_until_what_was_found_has_cooled
     assert_eq!(pool.take(&1, &0, NOW), Take::Wait(Wait::Growing));
     grow(&mut pool, 0..1, NOW);
     assert_eq!(pool.take(&1, &0, NOW), Take::Got((0, 0)));
-    assert_eq!(pool.next(NOW), Some(NOW + COOL_DOWN));
+    assert_eq!((pool.next(NOW), pool.confirm_at()), (Some(NOW + COOL_DOWN), Some(NOW + COOL_DOWN)));
+    assert_eq!(pool.plan(NOW + COOL_DOWN), None, "what was found may be free");
+    pool.confirm(NOW + COOL_DOWN, NOW + COOL_DOWN * 2, |_| false);
     assert!(matches!(pool.plan(NOW + COOL_DOWN), Some(Action::Grow { count: 10, .. })));
 }
 

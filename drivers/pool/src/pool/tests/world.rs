@@ -50,7 +50,7 @@ pub(super) struct World<const SIZE: u32> {
     /// The owners that have persisted their item.
     annotated: BTreeMap<u8, Item>,
     freed: BTreeMap<Item, Duration>,
-    reading: Option<(Epoch, BTreeMap<u32, Existing<u8>>)>,
+    reading: Option<(Epoch, BTreeMap<u32, Existing<u8>>, Duration)>,
     /// The time until which no more may be created.
     backing_off_until: Duration,
     /// `true` if items are created for waiting owners only.
@@ -96,7 +96,7 @@ impl<const SIZE: u32> World<SIZE> {
             }
             Act::Shrunk { left, gone } => self.shrunk(left.into(), gone),
             Act::Vanish(which) => self.vanish(which.into()),
-            Act::Read => self.reading = Some((self.pool.epoch(), self.reported())),
+            Act::Read => self.reading = Some((self.pool.epoch(), self.reported(), self.now)),
             Act::Resync => self.resync(),
             Act::Drain(true) => self.pool.drain(),
             Act::Drain(false) => self.pool.resume(),
@@ -250,7 +250,11 @@ impl<const SIZE: u32> World<SIZE> {
     }
 
     fn resync(&mut self) {
-        let Some((epoch, reported)) = self.reading.take() else { return };
+        let Some((epoch, reported, since)) = self.reading.take() else { return };
+        let found = self.pool.unconfirmed.clone();
+        self.pool.confirm(since, since + COOL_DOWN, |item| reported.contains_key(&item.0));
+        let early = |(item, until): (&Item, &Duration)| *until > since && self.pool.warm.contains_key(item);
+        assert!(!found.iter().any(early), "P8: an item was free before its cool-down was over");
         let drift = self.pool.resync(epoch, &reported, self.now);
         for (_, owner) in drift.lost_in_use {
             self.held.remove(&owner);
@@ -295,6 +299,7 @@ impl<const SIZE: u32> World<SIZE> {
                     pool.used.contains_key(&item),
                     pool.warm.contains_key(&item),
                     pool.cooling.iter().any(|(cooling, _)| *cooling == item),
+                    pool.unconfirmed.contains_key(&item),
                 ];
                 let places = places.into_iter().filter(|is| *is).count();
                 assert_eq!(
@@ -313,21 +318,25 @@ impl<const SIZE: u32> World<SIZE> {
             pool.cooling.iter().is_sorted_by_key(|(_, until)| until),
             "P8: what cools down is seen in time"
         );
-        let items = pool.used.len() + pool.warm.len() + pool.cooling.len();
+        let items = pool.used.len() + pool.warm.len() + pool.cooling.len() + pool.unconfirmed.len();
         let whole = (pool.groups.len() - pool.to_delete.len()) * SIZE as usize;
         assert_eq!(items, whole, "P2");
         let held: BTreeMap<u8, Item> = pool.held().map(|(item, owner)| (*owner, *item)).collect();
         assert_eq!(held, self.held, "P1");
         if pool.waiting().next().is_some() {
-            let (growing, next) = (self.growing.is_some(), self.pool.next(self.now).is_some());
-            assert!(growing || next || self.pool.may_grow(self.now), "P10: nobody would wake them");
+            let next = self.pool.next(self.now).or(self.pool.confirm_at()).is_some();
+            assert!(
+                self.growing.is_some() || next || self.pool.may_grow(self.now),
+                "P10: nobody would wake them"
+            );
         }
     }
 
     /// All is well and nothing happens for so long. Answers whether it grew and whether it chose what to destroy.
     pub(super) fn rest(&mut self, time: Duration) -> (bool, bool) {
         self.now += time;
-        self.wake();
+        self.act(Act::Read);
+        self.act(Act::Resync);
         let (mut grew, mut chose) = (false, false);
         for round in 0.. {
             assert!(round <= 4, "P6: it finds no rest");

@@ -28,8 +28,7 @@ impl Inner {
             let needs_listing = std::mem::take(&mut self.state.lock().needs_listing);
             if needs_listing || listing(list_at).is_some_and(|at| now >= at) {
                 let listed = self.resync().await;
-                let is_unconfirmed = self.confirm_at().is_some_and(|at| self.began + at <= now);
-                list_at = (listed.is_err() || is_unconfirmed).then(|| Instant::now() + LIST_AGAIN);
+                list_at = listed.is_err().then(|| Instant::now() + LIST_AGAIN);
                 if let Err(error) = listed {
                     tracing::warn!(error = %error, "the VIFs of the pool cannot be listed");
                 }
@@ -44,10 +43,10 @@ impl Inner {
         }
     }
 
-    /// Returns the time from which on a listing confirms a VIF that an earlier one has found, counted from the creation of this VIF pool;
+    /// Returns the time from which on a listing may confirm a VIF that an earlier one has found, counted from the creation of this VIF pool;
     /// `None` if all are confirmed.
     pub(super) fn confirm_at(&self) -> Option<Duration> {
-        self.state.lock().unconfirmed.values().min().copied()
+        self.state.lock().pools.values().filter_map(|pool| pool.warm.confirm_at()).min()
     }
 
     /// Does the work whose time has come, for the VIFs of each [`VifPoolKey`](staffetta_driver::VifPoolKey): serves waiting requests, and starts to

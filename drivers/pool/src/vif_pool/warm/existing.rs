@@ -11,6 +11,7 @@ use staffetta_driver::{
     VifPoolObserver, addresses_of,
 };
 
+use super::background::LIST_AGAIN;
 use super::state::{KeyPool, Place, StartupPhase, VifPoolState, sorted};
 use super::{Inner, WarmVifPool};
 use crate::pool::{Adopted, Epoch, Existing};
@@ -50,7 +51,7 @@ impl VifPoolObserver for WarmVifPool {
         if let StartupPhase::Listed(found) = &mut state.phase {
             let found = std::mem::take(found);
             state.phase = StartupPhase::Open;
-            self.inner.compare_all(&mut state, found, &BTreeMap::new(), Duration::ZERO);
+            self.inner.compare_all(&mut state, found, &HashSet::new(), &BTreeMap::new(), Duration::ZERO);
             let background = tokio::spawn(Arc::clone(&self.inner).run());
             drop(self.background.set(background.abort_handle()));
         }
@@ -72,16 +73,14 @@ impl Inner {
         let published = if may_confirm { self.published.published_vifs().await? } else { HashSet::new() };
         let mut found = self.bulk.list_vifs().await?;
         let mut owned = std::mem::take(&mut found.owned);
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        state.hold_back_published(&published, began);
+        let mut state = self.state.lock();
         if matches!(state.phase, StartupPhase::Open) {
             let pooled = found.usable.iter().chain(&found.incomplete);
             owned.extend(pooled.filter_map(|PooledVif { vif, .. }| {
                 let owner = Some(state.holder(&vif.id)?.clone());
                 Some(Owned { owner, resource: vif.clone() })
             }));
-            self.compare_all(state, found, &epochs, began);
+            self.compare_all(&mut state, found, &published, &epochs, began);
         } else {
             state.phase = StartupPhase::Listed(found);
         }
@@ -95,11 +94,13 @@ impl Inner {
     }
 
     /// Corrects the pools of all keys according to a listing of the existing VIFs, as [`compare`](Self::compare) does for one key. `epochs`
-    /// are the states of the pools when the listing `began`; a pool that was created later is left to the next listing.
+    /// are the states of the pools when the listing `began`; a pool that was created later is left to the next listing. `published` are the
+    /// VIFs in the annotations of pods since then, if that listing may confirm VIFs that an earlier one has found.
     fn compare_all(
         self: &Arc<Self>,
         state: &mut VifPoolState,
         found: PooledVifList,
+        published: &HashSet<VifId>,
         epochs: &BTreeMap<Arc<VifPoolKey>, Epoch>,
         began: Duration,
     ) {
@@ -115,7 +116,7 @@ impl Inner {
             if state.pools.contains_key(&key) && !epochs.contains_key(&key) {
                 continue;
             }
-            self.compare(state, &key, epochs.get(&key).copied(), pooled, began);
+            self.compare(state, &key, epochs.get(&key).copied(), pooled, published, began);
         }
         let held = state.record_unnamed(None, !began.is_zero());
         self.adopt_all(state, held);
@@ -149,13 +150,14 @@ impl Inner {
 
     /// Corrects the pool of one key according to the VIFs of a listing: adds those that it lacks, if no VIF of the pool has changed since
     /// `epoch`, and removes those that do not exist any more. `epoch` is the state of the pool at the beginning of the listing; `None`
-    /// stands for its current state.
+    /// stands for its current state. Confirms VIFs that an earlier listing has found, unless they are `published`.
     fn compare(
         self: &Arc<Self>,
         state: &mut VifPoolState,
         key: &Arc<VifPoolKey>,
         epoch: Option<Epoch>,
         pooled: Vec<PooledVif>,
+        published: &HashSet<VifId>,
         began: Duration,
     ) {
         let (mut existing, mut vifs) = (BTreeMap::new(), BTreeMap::new());
@@ -164,12 +166,9 @@ impl Inner {
             existing.insert(vif.id.clone(), Existing { config, ready });
             vifs.insert(vif.id.clone(), Arc::new(vif));
         }
-        let is_confirmed = |id: &VifId, until: &mut Duration| *until <= began && vifs.contains_key(id);
-        let confirmed: Vec<_> = state.unconfirmed.extract_if(is_confirmed).collect();
         let pool = state.pool(key, &self.policy);
-        for (id, _) in confirmed {
-            pool.warm.confirm(&id, self.now());
-        }
+        let is_free = |id: &VifId| vifs.contains_key(id) && !published.contains(id);
+        pool.warm.confirm(began, began + LIST_AGAIN, is_free);
         let epoch = epoch.unwrap_or_else(|| pool.warm.epoch());
         let drift = pool.warm.resync(epoch, &existing, self.now());
         for (id, vif) in &vifs {
@@ -191,9 +190,7 @@ impl Inner {
             let place = Place { key: Arc::clone(key), vif };
             if let Some(pool) = state.pools.get_mut(key) {
                 self.prepare(pool, &place);
-                pool.warm.hold_back(&id);
             }
-            state.unconfirmed.insert(id.clone(), self.now() + self.policy.cool_down);
             state.places.insert(id.clone(), place);
             self.adopt(state, key, &id);
         }

@@ -1,6 +1,6 @@
 //! The state of the VIF pool: the VIFs by key, the pods that hold them, and the waiting requests.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use staffetta_driver::{
 use tokio::sync::oneshot;
 
 use super::VifPoolPolicy;
-use super::background::LIST_AGAIN;
 use super::exhaustion::Exhaustion;
 use super::living::LivingPod;
 use crate::pool::{Candidate, MinMaxBatch, PoolKind, WarmPool};
@@ -68,9 +67,6 @@ pub(super) struct VifPoolState {
     pub(super) by_owner: HashMap<Uid, Vec<VifId>>,
     /// The living pods with a node, by UID.
     pub(super) pods: HashMap<Uid, LivingPod>,
-    /// The VIFs that a listing has found, each with the time from which on another listing must have begun that shows them before they are
-    /// handed out: the process that led before may have been about to delete them, or to write them into the annotation of a pod.
-    pub(super) unconfirmed: HashMap<VifId, Duration>,
     /// The exhausted resources that the pools of several keys share.
     pub(super) exhaustion: Exhaustion,
     /// `true` if the existing VIFs may differ from those in `places` and must be listed.
@@ -274,15 +270,6 @@ impl VifPoolState {
         }
     }
 
-    /// Keeps the VIFs unconfirmed that pods had in their annotations when a listing `began`, although no event of these pods has come yet.
-    pub(super) fn hold_back_published(&mut self, published: &HashSet<VifId>, began: Duration) {
-        let Self { unconfirmed, holders, .. } = self;
-        let waits = |(id, until): &(&VifId, &mut Duration)| {
-            **until <= began && published.contains(*id) && !holders.contains_key(*id)
-        };
-        unconfirmed.iter_mut().filter(waits).for_each(|(_, until)| *until = began + LIST_AGAIN);
-    }
-
     /// Records that the pod with this UID no longer holds the VIF. Returns the sequence number of its hold; `None` if the
     /// pod did not hold the VIF.
     pub(super) fn end_hold(&mut self, id: &VifId, uid: &Uid) -> Option<Hold> {
@@ -305,7 +292,6 @@ impl VifPoolState {
     pub(super) fn lose(&mut self, key: &Arc<VifPoolKey>, id: &VifId) {
         if self.places.get(id).is_some_and(|place| place.key == *key) {
             self.places.remove(id);
-            self.unconfirmed.remove(id);
         }
         if let Some(pool) = self.pools.get_mut(key) {
             pool.warm.lose(id);

@@ -1,5 +1,6 @@
 //! Reads the metadata of all objects of one kind from the API server, page by page.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use kube::Api;
@@ -12,13 +13,14 @@ const PAGE: u32 = 500;
 /// The time limit of one page. All pages together have none.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Calls `read` with the metadata of each object. The answer of the API server is not older than the call: it contains all writes that took
-/// effect before.
-pub(crate) async fn each_metadata<K: Clone + std::fmt::Debug + DeserializeOwned>(
+/// Calls `read` with the metadata of each object that `selection` selects. Unlike a watch, which lags, the answer shows all writes that took
+/// effect before the call.
+pub async fn each_metadata<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
+    selection: ListParams,
     mut read: impl FnMut(&PartialObjectMeta<K>),
 ) -> kube::Result<()> {
-    let mut page = ListParams::default().limit(PAGE);
+    let mut page = selection.limit(PAGE);
     loop {
         let list = timeout(PAGE_TIMEOUT, api.list_metadata(&page)).await.unwrap_or_else(|_| {
             let text = format!("no answer within {} s", PAGE_TIMEOUT.as_secs());
@@ -26,7 +28,7 @@ pub(crate) async fn each_metadata<K: Clone + std::fmt::Debug + DeserializeOwned>
         })?;
         list.items.iter().for_each(&mut read);
         match list.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = ListParams::default().limit(PAGE).continue_token(&token),
+            Some(token) => page = page.continue_token(&token),
             None => return Ok(()),
         }
     }
