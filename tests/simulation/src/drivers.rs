@@ -15,7 +15,7 @@ use staffetta_memory::{
 };
 use tokio::time::timeout;
 
-use crate::link::{Fate, Link, Loss};
+use crate::link::{Fate, LEADER_LEASE, Link, Loss};
 
 /// The time after which a driver no longer waits for the cloud.
 const CLOUD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ impl<D: Send + Sync + 'static> Remote<D> {
         let sent = async {
             link.until_up().await;
             if changes {
-                world.sends(&link.replica, &what);
+                world.sends(&link.replica, LEADER_LEASE, &what);
             }
             let there = Arc::clone(&world);
             link.transmit(fate, async move { there.call(&replica, &text, changes, work).await }).await

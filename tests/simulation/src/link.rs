@@ -12,10 +12,13 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use kube::Client;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::choices::Draw;
 use crate::world::{Body, Error, World};
+
+/// The name of the Lease of the leader.
+pub(crate) const LEADER_LEASE: &str = "staffetta";
 
 /// The network of one replica.
 pub(crate) struct Link {
@@ -52,7 +55,25 @@ pub(crate) struct Fate {
     pub(crate) refusal: Option<u16>,
 }
 
+/// The times of the last messages of a connection in both directions. None overtakes another one.
+#[derive(Default)]
+pub(crate) struct Order {
+    there: Option<Instant>,
+    back: Option<Instant>,
+}
+
 impl Fate {
+    /// Delays a request and its response so that they arrive after those before them.
+    pub(crate) fn in_order(mut self, last: &mut Order) -> Self {
+        const NEXT: Duration = Duration::from_millis(1);
+        let now = Instant::now();
+        let arrival = last.there.map_or(now, |last| last + NEXT).max(now + self.there);
+        let answer = last.back.map_or(now, |last| last + NEXT).max(arrival + self.back);
+        (self.there, self.back) = (arrival - now, answer - arrival);
+        (last.there, last.back) = (Some(arrival), Some(answer));
+        self
+    }
+
     /// Draws the fate of a request; without faults if it is not `stormy`.
     pub(crate) fn of(draw: &mut Draw, stormy: bool) -> Self {
         const SHORT: Duration = Duration::from_millis(1);
@@ -163,8 +184,10 @@ impl Link {
             return Ok(refusal(code));
         }
         self.until_up().await;
-        if parts.method != Method::GET && !path.contains("/leases") {
-            world.sends(&self.replica, &what);
+        if parts.method != Method::GET
+            && let Some(lease) = world.lease_of(&path)
+        {
+            world.sends(&self.replica, &lease, &what);
         }
         let (request, replica) = (Request::from_parts(parts, bytes), self.replica.clone());
         let sent = self.transmit(fate, async move { world.execute(&replica, request).await });

@@ -3,13 +3,14 @@
 //! | module | content |
 //! |---|---|
 //! | `batch` | runs many seeds, each in a process of its own, and shrinks a failing one |
-//! | `pods`, `services` | a world each: what exists, what happens when, and when everything has converged |
+//! | `pods`, `services`, `bases` | a world each: what exists, what happens when, and when everything has converged |
 //! | `storm` | what worlds have in common: steps in time, the end of the faults, convergence and rest |
 //! | `world` | the API server, the cloud, the trace, the invariants |
 //! | `replica`, `link`, `drivers` | a replica of the controller, the network between it and the world, and its drivers |
 //! | `choices` | the random numbers of a seed |
 //! | `c_library` | clocks and random numbers for the code that asks the C library |
 
+mod bases;
 mod batch;
 mod c_library;
 mod choices;
@@ -55,9 +56,10 @@ fn one(seed: &str, without: &str, show: &str) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let (world, steps) = runtime.expect("a runtime can be built").block_on(async {
         let world = Arc::new(world::World::new(seed));
-        let steps = match seed % 2 {
+        let steps = match seed % 3 {
             0 => pods::run(&world, &without).await,
-            _ => services::run(&world, &without).await,
+            1 => services::run(&world, &without).await,
+            _ => bases::run(&world, &without).await,
         };
         (world, steps)
     });

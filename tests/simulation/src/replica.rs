@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
+use staffetta_driver::tunnel::Tunnel;
 use staffetta_driver::{Fence, LoadBalancerDriver, PodVifDriver, ServicePublicIpDriver, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_memory::{
@@ -13,6 +14,7 @@ use staffetta_memory::{
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
+use crate::bases::SimulatedTunnel;
 use crate::drivers::Remote;
 use crate::link::Link;
 use crate::world::World;
@@ -109,6 +111,9 @@ async fn start(link: &Arc<Link>, options: Options) -> Controller {
         ("RELAY__SWEEP_INTERVAL", "1m"),
         ("LEADER_ELECTION__NAMESPACE", "kube-system"),
         ("ADMIN__LISTEN", "127.0.0.1:0"),
+        ("VNODE__TUNNELS", "[\"simulated\"]"),
+        ("VNODE__OPERATION_TIMEOUT_MS", "60000"),
+        ("VNODE__UNINSTALL_UNOWNED_AFTER_MS", "60000"),
         ("LOAD_BALANCERS__CHECK_INTERVAL_S", "60"),
         ("VIF_POOL__PORTS_POOL_MIN", "2"),
         ("VIF_POOL__PORTS_POOL_MAX", "4"),
@@ -125,7 +130,7 @@ fn registry(link: &Arc<Link>) -> Registry {
     let mut registry = staffetta::assembly::registry();
     staffetta::assembly::world(&mut registry, &link.world.network, &link.world.services);
     let (pods, pools) = (Arc::clone(link), Arc::clone(link));
-    let (balancers, public) = (Arc::clone(link), Arc::clone(link));
+    let (balancers, public, bases) = (Arc::clone(link), Arc::clone(link), Arc::clone(link));
     registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
         let driver = Arc::new(MemoryVifDriver::new(Arc::clone(&pods.world.network), CLUSTER.into()));
         Ok(Arc::new(Remote { link: Arc::clone(&pods), fence: fence(setup)?, driver }))
@@ -135,6 +140,7 @@ fn registry(link: &Arc<Link>) -> Registry {
         let bulk = Remote { link: Arc::clone(&pools), fence: fence(setup)?, driver };
         staffetta::assembly::pooled(setup, "memory", Arc::new(bulk))
     });
+    registry.driver::<dyn Tunnel>("simulated", ABOUT, move |_| Ok(Arc::new(SimulatedTunnel::new(&bases))));
     registry.driver::<dyn LoadBalancerDriver>("memory", ABOUT, move |setup| {
         let services = Arc::clone(&balancers.world.services);
         let driver = Arc::new(MemoryLoadBalancerDriver::new(services, CLUSTER.into()));

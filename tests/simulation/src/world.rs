@@ -16,13 +16,16 @@ use staffetta_network::lb::{STATE_ANNOTATION, resources_of_annotation};
 use staffetta_network::os_vif::{KURYR_VIF, PodState};
 use tokio::time::Instant;
 
+use crate::bases::Bases;
 use crate::choices::Choices;
+use crate::link::LEADER_LEASE;
 
 pub(crate) type Body = http_body_util::combinators::UnsyncBoxBody<axum::body::Bytes, Error>;
 pub(crate) type Error = tower::BoxError;
 
-/// The time for which a lease is valid after a renewal, as configured.
-const LEASE: Duration = Duration::from_secs(15);
+/// The times for which the Lease of the leader, and that of a node, are valid after a renewal, as configured.
+const LEADER_LEASE_TIME: Duration = Duration::from_secs(15);
+const NODE_LEASE_TIME: Duration = Duration::from_secs(40);
 
 /// The maximum number of ready ports for each node, as configured.
 const POOL_MAX: usize = 4;
@@ -33,6 +36,7 @@ pub(crate) struct World {
     pub(crate) server: InProcess,
     pub(crate) network: Arc<MemoryNetwork>,
     pub(crate) services: Arc<MemoryServices>,
+    pub(crate) bases: Bases,
     begin: Instant,
     state: Mutex<State>,
 }
@@ -44,8 +48,11 @@ struct State {
     /// One line for each request that was executed, in their order.
     trace: Vec<String>,
     violations: Vec<String>,
-    leader: Leader,
+    /// The holder of each Lease, by its name.
+    leases: BTreeMap<String, Holder>,
     pods: BTreeMap<String, PodView>,
+    /// The node of each pod, also of one that is gone, by its name.
+    nodes: BTreeMap<String, String>,
     /// The VIF that a replica wrote into the annotation of each pod, by its UID.
     shown: BTreeMap<String, VifId>,
     /// The VIFs that somebody wrote into the annotation of another pod: nothing proves to a new leader which of two pods that have not
@@ -60,9 +67,9 @@ struct State {
     changes: usize,
 }
 
-/// Who holds the leader Lease, according to the API server.
+/// Who holds a Lease, according to the API server.
 #[derive(Clone, Default)]
-enum Leader {
+enum Holder {
     /// Nobody, or somebody who has given it up.
     #[default]
     Nobody,
@@ -82,11 +89,17 @@ pub(crate) struct PodView {
     pub(crate) grace: i64,
     pub(crate) annotation: Option<String>,
     pub(crate) finalizers: usize,
+    pub(crate) node: String,
+    /// The name of its only container.
+    pub(crate) container: String,
+    /// `true` if its condition `Ready` says so.
+    pub(crate) ready: bool,
 }
 
 impl PodView {
     fn of(pod: &Value) -> Self {
         let metadata = &pod["metadata"];
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
         Self {
             name: text(&metadata["name"]),
             phase: text(&pod["status"]["phase"]),
@@ -94,6 +107,9 @@ impl PodView {
             grace: metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default(),
             annotation: metadata["annotations"][KURYR_VIF].as_str().map(str::to_owned),
             finalizers: metadata["finalizers"].as_array().map_or(0, Vec::len),
+            node: text(&pod["spec"]["nodeName"]),
+            container: text(&pod["spec"]["containers"][0]["name"]),
+            ready: conditions.any(|one| one["type"] == "Ready" && one["status"] == "True"),
         }
     }
 
@@ -155,6 +171,7 @@ impl World {
             server: InProcess::new(&server),
             network: Arc::new(MemoryNetwork::new(options.clone())),
             services: Arc::new(MemoryServices::new(options)),
+            bases: Bases::default(),
             begin: Instant::now(),
             state: Mutex::new(State { stormy: true, ..State::default() }),
         }
@@ -212,6 +229,11 @@ impl World {
         self.state().pods.clone()
     }
 
+    /// Returns the name of the node of a pod, which may be gone.
+    pub(crate) fn node_of(&self, pod: &str) -> Option<String> {
+        self.state().nodes.get(pod).cloned()
+    }
+
     /// Returns the services at the API server by their UIDs.
     pub(crate) fn services_view(&self) -> BTreeMap<String, ServiceView> {
         self.state().services.clone()
@@ -265,12 +287,12 @@ impl World {
         }
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let was_led_by = self.leader();
+        let held = self.holders();
         if parts.status.is_success() {
             self.changed(who, &method, &path, &bytes).await;
         }
         // The renewals would hide the rest.
-        if !path.contains("/leases") || !parts.status.is_success() || self.leader() != was_led_by {
+        if !path.contains("/leases") || !parts.status.is_success() || self.holders() != held {
             self.note(who, &format!("{method} {path} {} {}", parts.status.as_u16(), shortened(&content)));
         }
         let body = http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
@@ -280,9 +302,10 @@ impl World {
     /// Updates the state after a change, and checks what must hold then.
     async fn changed(&self, who: &str, method: &Method, path: &str, object: &[u8]) {
         let is_lease = path.contains("/leases");
+        self.collect_leases().await;
         if is_lease {
             let object: Value = serde_json::from_slice(object).unwrap_or_default();
-            self.lease_changed(who, method, &object);
+            self.lease_changed(who, method, path, &object);
         } else if !path.contains("/events") {
             self.state().changes += 1;
         }
@@ -305,44 +328,67 @@ impl World {
         }
     }
 
-    fn lease_changed(&self, who: &str, method: &Method, lease: &Value) {
+    /// Looks for Leases that the API server has deleted together with their nodes.
+    async fn collect_leases(&self) {
+        let is_held =
+            |(name, holder): (&String, &Holder)| name != LEADER_LEASE && matches!(holder, Holder::Held(..));
+        if !self.state().leases.iter().any(is_held) {
+            return;
+        }
+        let leases = self.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await;
+        let names: BTreeSet<_> = leases.iter().map(|lease| text(&lease["metadata"]["name"])).collect();
+        for (name, holder) in &mut self.state().leases {
+            if let Holder::Held(last, until) = holder
+                && name != LEADER_LEASE
+                && !names.contains(name)
+            {
+                *holder = Holder::Deleted(Some((last.clone(), *until)));
+            }
+        }
+    }
+
+    fn lease_changed(&self, who: &str, method: &Method, path: &str, lease: &Value) {
+        let name = lease["metadata"]["name"].as_str().or(path.rsplit('/').next()).unwrap_or_default();
+        let valid = if name == LEADER_LEASE { LEADER_LEASE_TIME } else { NODE_LEASE_TIME };
         let mut state = self.state();
         let (holder, renewed) =
             (text(&lease["spec"]["holderIdentity"]), lease["spec"]["renewTime"].is_string());
-        state.leader = match &state.leader {
-            Leader::Held(name, until) if *method == Method::DELETE => {
-                Leader::Deleted(Some((name.clone(), *until)))
+        let last = state.leases.entry(name.to_owned()).or_default();
+        *last = match &*last {
+            Holder::Held(name, until) if *method == Method::DELETE => {
+                Holder::Deleted(Some((name.clone(), *until)))
             }
             // A lease without a renewal belongs to the last holder of the one before it, or to nobody.
-            deleted @ Leader::Deleted(last)
+            deleted @ Holder::Deleted(last)
                 if !renewed && (holder.is_empty() || last.as_ref().is_none_or(|(last, _)| last != who)) =>
             {
                 deleted.clone()
             }
-            _ if *method == Method::DELETE || holder.is_empty() => Leader::Nobody,
-            _ => Leader::Held(who.to_owned(), Instant::now() + LEASE),
+            _ if *method == Method::DELETE || holder.is_empty() => Holder::Nobody,
+            _ => Holder::Held(who.to_owned(), Instant::now() + valid),
         };
     }
 
-    /// Returns the replica that holds the leader Lease.
-    fn leader(&self) -> Option<String> {
-        match &self.state().leader {
-            Leader::Held(name, _) => Some(name.clone()),
-            Leader::Nobody | Leader::Deleted(_) => None,
-        }
+    /// Returns the holder of each Lease that is held.
+    fn holders(&self) -> BTreeMap<String, String> {
+        let held = |(lease, holder): (&String, &Holder)| match holder {
+            Holder::Held(name, _) => Some((lease.clone(), name.clone())),
+            Holder::Nobody | Holder::Deleted(_) => None,
+        };
+        self.state().leases.iter().filter_map(held).collect()
     }
 
-    /// Checks that `who` may change something now. It is called when a request is sent.
-    pub(crate) fn sends(&self, who: &str, what: &str) {
-        let leader = self.state().leader.clone();
-        let may = match &leader {
-            Leader::Held(holder, until) | Leader::Deleted(Some((holder, until))) => {
+    /// Checks that `who` holds this Lease, and may change something now. It is called when a request is sent.
+    pub(crate) fn sends(&self, who: &str, lease: &str, what: &str) {
+        let holder = self.state().leases.get(lease).cloned().unwrap_or_default();
+        let may = match &holder {
+            Holder::Held(holder, until) | Holder::Deleted(Some((holder, until))) => {
                 holder == who && Instant::now() <= *until
             }
-            Leader::Nobody | Leader::Deleted(None) => false,
+            Holder::Nobody | Holder::Deleted(None) => false,
         };
         if !may {
-            self.violated(&format!("{who} sends outside of its term: {what}"));
+            self.violated(&format!("{who} sends without the Lease {lease}: {what}"));
         }
     }
 
@@ -363,6 +409,7 @@ impl World {
         let mut wrong = Vec::new();
         let mut state = self.state();
         let before = std::mem::replace(&mut state.pods, pods.clone());
+        state.nodes.extend(pods.values().map(|pod| (pod.name.clone(), pod.node.clone())));
         // A copy that is gone proves nothing wrong any more.
         let shown = |vif: &VifId| {
             pods.values().filter(|pod| pod.vifs().is_some_and(|vifs| vifs.default_vif.id == *vif)).count()

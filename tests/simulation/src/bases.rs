@@ -1,0 +1,402 @@
+//! The world of bases: machines that announce themselves and run modules. The replicas share them: who holds the Lease of a node acts for its
+//! base.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::Method;
+use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use staffetta_driver::tunnel::{
+    ContainerOperationResponseData, ContainerState, ContainerStatusData, NetworkInfo, NodeActivation,
+    NodeDescription, NodeId, NodeMetadata, NodeStatusData, OperationResponseResult, PodKey, Tunnel,
+    TunnelSender,
+};
+use staffetta_driver::{ContainerKey, DriverError, Reason};
+use tokio::time::{Instant, sleep};
+
+use crate::choices::Draw;
+use crate::link::{Fate, LEADER_LEASE, Link, Order};
+use crate::replica::Options;
+use crate::storm::{self, Scene};
+use crate::world::World;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const BASES: usize = 4;
+/// The interval between two heartbeats of a base.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The time in which a base loads a module.
+const LOADING: Duration = Duration::from_secs(4);
+
+/// An operation on a pod, or on the base of its node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Happening {
+    Create,
+    Delete,
+    ForceDelete,
+    /// The base ends, and starts again after this time without modules.
+    RestartBase(Duration),
+    DeleteLease,
+    DeleteNode,
+}
+
+/// Runs the world of one seed, without the steps whose numbers are in `without`. Returns the number of steps.
+pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
+    let mut draw = world.choices.at("plan");
+    let replicas = 1 + draw.below(3);
+    let options = Options { handlers: "[\"vnode\"]", pool: false };
+    let create = |_: &mut Draw| vec![Happening::Create];
+    let steps = storm::steps(world, replicas, create, |draw| {
+        Some(match draw.below(30) {
+            0..5 => Happening::Create,
+            5..9 => Happening::Delete,
+            9 => Happening::ForceDelete,
+            10..13 => Happening::RestartBase(storm::some_time(draw) * 2),
+            13..16 => Happening::DeleteLease,
+            16 => Happening::DeleteNode,
+            _ => return None,
+        })
+    });
+    storm::run(world, &Modules::default(), replicas, options, &steps, without).await;
+    steps.len()
+}
+
+/// All bases.
+#[derive(Default)]
+pub(crate) struct Bases(Mutex<BTreeMap<String, Base>>);
+
+/// A base.
+#[derive(Default)]
+struct Base {
+    /// `true` while it does not run.
+    down: bool,
+    modules: BTreeMap<ContainerKey, Module>,
+}
+
+/// A module of a base.
+struct Module {
+    /// The process that had it loaded.
+    loader: String,
+    loaded: Instant,
+    /// `true` if somebody has asked for the modules of the base since then.
+    asked: bool,
+}
+
+impl Bases {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Base>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Calls `work` with a base, if it runs.
+    fn at<T>(&self, base: &str, work: impl FnOnce(&mut Base) -> T) -> Option<T> {
+        let mut bases = self.lock();
+        Some(bases.entry(base.to_owned()).or_default()).filter(|base| !base.down).map(work)
+    }
+}
+
+/// Returns the name of the node of the base with this number.
+fn node(number: usize) -> String {
+    format!("vnode.base-{}.dev", number % BASES)
+}
+
+impl World {
+    /// Returns the name of the Lease that a replica must hold to change the object at `path`; `None` if it needs none.
+    pub(crate) fn lease_of(&self, path: &str) -> Option<String> {
+        let parts: Vec<_> = path.split('/').collect();
+        let is_vnode = |name: &str| name.starts_with("vnode.");
+        match parts[..] {
+            [.., "leases" | "events"] | [.., "leases" | "events", _] => None,
+            [.., "nodes", name] | [.., "nodes", name, "status"] if is_vnode(name) => Some(name.to_owned()),
+            [.., "pods", name] | [.., "pods", name, "status"] => {
+                self.node_of(name).filter(|node| is_vnode(node)).or(Some(LEADER_LEASE.to_owned()))
+            }
+            [.., "nodes"] => None,
+            _ => Some(LEADER_LEASE.to_owned()),
+        }
+    }
+
+    /// Executes the request of `who` to load a module.
+    fn load(&self, who: &str, base: &str, key: &ContainerKey) -> Option<OperationResponseResult> {
+        self.note(who, &format!("{base} loads {key}"));
+        let before = self.bases.at(base, |base| {
+            let before = base.modules.get(key).map(|module| (module.loader.clone(), module.asked));
+            let loaded = Instant::now() + LOADING;
+            let module = Module { loader: who.to_owned(), loaded, asked: false };
+            base.modules.entry(key.clone()).or_insert(module);
+            before
+        })?;
+        match before {
+            None => Some(OperationResponseResult::Success),
+            Some((loader, asked)) => {
+                if loader == who && !asked {
+                    self.violated(&format!(
+                        "{who} has {key} loaded again at {base}, and has not asked for it"
+                    ));
+                }
+                Some(OperationResponseResult::Fail)
+            }
+        }
+    }
+
+    /// Executes the request of `who` to unload a module.
+    fn unload(&self, who: &str, base: &str, key: &ContainerKey) -> Option<OperationResponseResult> {
+        self.note(who, &format!("{base} unloads {key}"));
+        self.bases.at(base, |base| base.modules.remove(key))?;
+        let needed = |pod: &crate::world::PodView| pod.container == key.to_string() && !pod.deleting;
+        if let Some(pod) = self.pods().into_values().find(needed) {
+            self.violated(&format!("{who} unloads {key} of the living pod {}", pod.name));
+        }
+        Some(OperationResponseResult::Success)
+    }
+}
+
+/// The tunnel of a replica to all bases.
+pub(crate) struct SimulatedTunnel {
+    link: Arc<Link>,
+    sender: Mutex<Option<TunnelSender>>,
+    /// The order of the messages on the connection to each base, as MQTT keeps it.
+    orders: Mutex<BTreeMap<String, Order>>,
+}
+
+impl SimulatedTunnel {
+    pub(crate) fn new(link: &Arc<Link>) -> Self {
+        Self { link: Arc::clone(link), sender: Mutex::default(), orders: Mutex::default() }
+    }
+
+    fn orders(&self) -> MutexGuard<'_, BTreeMap<String, Order>> {
+        self.orders.lock().expect("nothing panics with it")
+    }
+
+    /// Sends a request to a base. Its answer is passed to `receive`, if both arrive.
+    async fn send<T: Send + 'static>(
+        &self,
+        base: &NodeId,
+        what: &str,
+        changes: bool,
+        work: impl FnOnce(&World, &str) -> Option<T> + Send + 'static,
+        receive: impl FnOnce(&TunnelSender, T) + Send + 'static,
+    ) -> Result<(), DriverError> {
+        let (link, world) = (Arc::clone(&self.link), Arc::clone(&self.link.world));
+        let mut draw = world.choices.at(&format!("{} {base} {what}", link.replica));
+        let fate = Fate::of(&mut draw, world.is_stormy());
+        let sender = self.sender.lock().expect("nothing panics with it").clone();
+        let Some(sender) = sender.filter(|_| fate.refusal.is_none()) else {
+            return Err(DriverError::new(Reason::Unavailable, "send a request to a base"));
+        };
+        link.until_up().await;
+        if changes {
+            world.sends(&link.replica, &format!("vnode.{base}.dev"), &format!("{what} {base}"));
+        }
+        let base = base.to_string();
+        let fate = fate.in_order(self.orders().entry(base.clone()).or_default());
+        tokio::spawn(async move {
+            let at = async move { work(&world, &base) };
+            if let Ok(Some(answer)) = link.transmit(fate, at).await {
+                receive(&sender, answer);
+            }
+        });
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Tunnel for SimulatedTunnel {
+    fn key(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn ready(&self) -> bool {
+        true
+    }
+
+    async fn start(&self, _: &str, _: &str, sender: TunnelSender) -> Result<(), DriverError> {
+        *self.sender.lock().expect("nothing panics with it") = Some(sender);
+        loop {
+            for number in 0..BASES {
+                let base = format!("base-{number}").parse().expect("it is an id");
+                let name = format!("base-{number}");
+                let _ = self
+                    .send(&base, "heartbeat", false, |world, name| world.bases.at(name, |_| ()), {
+                        let base = base.clone();
+                        move |sender, ()| {
+                            let _ = sender.node_discovered(&base, description(&name));
+                            let _ = sender.node_status(&base, NodeStatusData::default());
+                        }
+                    })
+                    .await;
+            }
+            sleep(HEARTBEAT).await;
+        }
+    }
+
+    async fn fetch_health_data(&self, base: &NodeId) -> Result<(), DriverError> {
+        let id = base.clone();
+        let receive = move |sender: &TunnelSender, ()| {
+            let _ = sender.node_status(&id, NodeStatusData::default());
+        };
+        self.send(base, "health", false, |world, base| world.bases.at(base, |_| ()), receive).await
+    }
+
+    async fn query_all_container_status_data(&self, base: &NodeId) -> Result<(), DriverError> {
+        let id = base.clone();
+        let receive = move |sender: &TunnelSender, statuses| {
+            let _ = sender.all_container_statuses(&id, statuses);
+        };
+        let statuses = |base: &mut Base| {
+            base.modules.values_mut().for_each(|module| module.asked = true);
+            base.modules.iter().map(|(key, module)| status(key, module)).collect()
+        };
+        self.send(base, "modules", false, move |world, base| world.bases.at(base, statuses), receive).await
+    }
+
+    async fn start_container(&self, base: &NodeId, pod: &PodKey, it: &Container) -> Result<(), DriverError> {
+        let (id, key, who) =
+            (base.clone(), self.get_container_unique_key(pod, it), self.link.replica.clone());
+        let answered = key.clone();
+        let receive = move |sender: &TunnelSender, result| {
+            let _ = sender.start_container_response(&id, answer(answered, result));
+        };
+        self.send(base, "load", true, move |world, base| world.load(&who, base, &key), receive).await
+    }
+
+    async fn shutdown_container(
+        &self,
+        base: &NodeId,
+        pod: &PodKey,
+        it: &Container,
+    ) -> Result<(), DriverError> {
+        let (id, key, who) =
+            (base.clone(), self.get_container_unique_key(pod, it), self.link.replica.clone());
+        let answered = key.clone();
+        let receive = move |sender: &TunnelSender, result| {
+            let _ = sender.shutdown_container_response(&id, answer(answered, result));
+        };
+        self.send(base, "unload", true, move |world, base| world.unload(&who, base, &key), receive).await
+    }
+
+    fn get_container_unique_key(&self, _: &PodKey, container: &Container) -> ContainerKey {
+        container.name.as_str().into()
+    }
+}
+
+fn description(name: &str) -> NodeDescription {
+    let metadata =
+        NodeMetadata { name: name.to_owned(), version: "1".to_owned(), status: NodeActivation::Activated };
+    let (network_info, custom_labels) = (NetworkInfo::default(), BTreeMap::new());
+    NodeDescription { metadata, network_info, custom_labels, tunnel_data: serde_json::Map::new() }
+}
+
+fn status(key: &ContainerKey, module: &Module) -> ContainerStatusData {
+    let is_loaded = module.loaded <= Instant::now();
+    ContainerStatusData {
+        key: key.clone(),
+        name: key.to_string(),
+        pod_key: PodKey::All,
+        state: if is_loaded { ContainerState::Activated } else { ContainerState::Resolved },
+        change_time: Time(Timestamp::UNIX_EPOCH),
+        reason: String::new(),
+        message: String::new(),
+    }
+}
+
+fn answer(container_key: ContainerKey, result: OperationResponseResult) -> ContainerOperationResponseData {
+    let (reason, message) = (String::new(), String::new());
+    ContainerOperationResponseData { container_key, result, reason, message, instead: None }
+}
+
+/// The modules of all pods.
+#[derive(Default)]
+struct Modules {
+    /// Those of pods that were deleted without a grace period: nothing tells a later replica that they are ours.
+    abandoned: Mutex<BTreeSet<String>>,
+}
+
+impl Modules {
+    fn abandoned(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.abandoned.lock().expect("nothing panics with it")
+    }
+}
+
+impl Scene for Modules {
+    type Happening = Happening;
+
+    async fn happen(&self, world: &Arc<World>, object: usize, what: Happening) {
+        let (name, node) = (format!("p{object}"), node(object));
+        let path = format!("{PODS}/{name}");
+        let tenant =
+            async |method, path: &str, body: Value| world.request("tenant", method, path, &body).await;
+        match what {
+            Happening::Create => {
+                // Each pod has a module of its own.
+                let module = format!("m{object}-{}", world.elapsed().as_millis());
+                let labels = json!({ "virtual-kubelet.koupleless.io/component": "module" });
+                let spec = json!({ "nodeName": node, "tolerations": [{ "operator": "Exists" }],
+                    "containers": [{ "name": module, "image": "i" }] });
+                tenant(
+                    Method::POST,
+                    PODS,
+                    json!({ "metadata": { "name": name, "labels": labels }, "spec": spec }),
+                )
+                .await;
+            }
+            Happening::Delete => {
+                tenant(Method::DELETE, &path, Value::Null).await;
+            }
+            Happening::ForceDelete => {
+                let pods = world.pods().into_values().filter(|pod| pod.name == name);
+                self.abandoned().extend(pods.map(|pod| pod.container));
+                tenant(Method::DELETE, &path, json!({ "gracePeriodSeconds": 0 })).await;
+            }
+            Happening::RestartBase(time) => {
+                let (world, base) = (Arc::clone(world), format!("base-{}", object % BASES));
+                if world.bases.at(&base, |base| *base = Base { down: true, ..Base::default() }).is_some() {
+                    tokio::spawn(async move {
+                        sleep(time).await;
+                        world.note("world", &format!("{base} starts again"));
+                        world.bases.lock().insert(base, Base::default());
+                    });
+                }
+            }
+            Happening::DeleteLease => {
+                let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}");
+                tenant(Method::DELETE, &lease, Value::Null).await;
+            }
+            Happening::DeleteNode => {
+                tenant(Method::DELETE, &format!("/api/v1/nodes/{node}"), Value::Null).await;
+            }
+        }
+    }
+
+    async fn follow_events(&self, _: &Arc<World>) {}
+
+    fn unsettled(&self, world: &World) -> Option<String> {
+        let pods = world.pods();
+        let bases = world.bases.lock();
+        let has = |pod: &crate::world::PodView| {
+            let modules = bases.values().flat_map(|base| base.modules.keys());
+            modules.filter(|key| key.as_str() == pod.container).count()
+        };
+        for pod in pods.values() {
+            let name = &pod.name;
+            if pod.deleting {
+                return Some(format!("the pod {name} is still being deleted"));
+            }
+            if !pod.ready || has(pod) != 1 {
+                return Some(format!(
+                    "the pod {name} is ready: {}, its module is at {} bases",
+                    pod.ready,
+                    has(pod)
+                ));
+            }
+        }
+        let is_known = |key: &ContainerKey| {
+            pods.values().any(|pod| pod.container == key.as_str()) || self.abandoned().contains(key.as_str())
+        };
+        let left = bases.values().flat_map(|base| base.modules.keys()).find(|key| !is_known(key));
+        left.map(|key| format!("the module {key} belongs to no pod"))
+    }
+}
