@@ -88,9 +88,10 @@ pub(crate) struct PodRecord {
     pub(crate) failure: Option<Cow<'static, str>>,
     /// The progress of the removal of the pod's workload, if the pod is deleted.
     pub(crate) removal: Removal,
-    /// The last state of the pod, if its object was deleted before its workload was removed; `None` otherwise.
+    /// The last state of the pod, if its object was deleted before its workload was removed, whether the watch shows that yet or not; `None`
+    /// otherwise.
     pub(crate) deleted: Option<Arc<Pod>>,
-    /// `true` if this process has completed the deletion of the pod, and only the watch event of the deletion is
+    /// `true` if the pod is deleted and this process has removed its workload, and only the watch event of the deletion is
     /// outstanding.
     pub(crate) finished: bool,
     /// The number of consecutive steps for the pod that the machine did not answer.

@@ -48,7 +48,7 @@ pub(crate) enum Happening {
 pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
     let mut draw = world.choices.at("plan");
     let replicas = 1 + draw.below(3);
-    let options = Options { handlers: "[\"vnode\"]", pool: false };
+    let options = Options { handlers: "[\"vnode\"]", pool: false, groups: "memory" };
     let create = |_: &mut Draw| vec![Happening::Create];
     let steps = storm::steps(world, replicas, create, |draw| {
         Some(match draw.below(30) {

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use staffetta_driver::{
-    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, DriverError, Fence, ListenerChange,
-    ListenerDriver, LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress, LoadBalancerSpec,
-    Owned, Owner, PodVifDriver, PooledVifList, PortId, PublicIp, PublicIpRequest, Reason, SecurityGroupId,
-    ServicePublicIpDriver, Vif, VifId, VifRequest,
+    Activation, BulkVifDriver, BulkVifRequest, BulkVifResult, DriverError, ExistingRule, Fence, GroupName,
+    ListenerChange, ListenerDriver, LoadBalancer, LoadBalancerDriver, LoadBalancerId, LoadBalancerProgress,
+    LoadBalancerSpec, NetworkPolicyDriver, Owned, Owner, PodVifDriver, PooledVifList, PortId, PublicIp,
+    PublicIpRequest, Reason, RuleChange, SecurityGroup, SecurityGroupId, ServicePublicIpDriver, Vif, VifId,
+    VifRequest, VifSecurityGroups,
 };
 use staffetta_memory::{
-    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryPublicIpDriver, MemoryVifDriver,
+    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryNetworkPolicyDriver, MemoryPublicIpDriver,
+    MemoryVifDriver,
 };
 use tokio::time::timeout;
 
@@ -203,5 +205,45 @@ impl ServicePublicIpDriver for Remote<MemoryPublicIpDriver> {
         let (owner, public_ip) = (owner.clone(), public_ip.clone());
         let what = format!("release {} {}", owner.name, public_ip.ip);
         self.call(what, true, async move |driver| driver.release(&owner, &public_ip).await).await
+    }
+}
+
+#[async_trait]
+impl NetworkPolicyDriver for Remote<MemoryNetworkPolicyDriver> {
+    async fn groups(&self) -> Result<Vec<SecurityGroup>, DriverError> {
+        self.call("groups".to_owned(), false, async |driver| driver.groups().await).await
+    }
+
+    async fn create_group(
+        &self,
+        name: &GroupName,
+        owner: Option<&Owner>,
+    ) -> Result<SecurityGroup, DriverError> {
+        let (what, name, owner) = (format!("create_group {name}"), name.clone(), owner.cloned());
+        self.call(what, true, async move |driver| driver.create_group(&name, owner.as_ref()).await).await
+    }
+
+    async fn update_rules(
+        &self,
+        group: &SecurityGroupId,
+        change: &RuleChange,
+    ) -> Result<Vec<ExistingRule>, DriverError> {
+        let (what, group, change) =
+            (format!("update_rules {group} {change:?}"), group.clone(), change.clone());
+        self.call(what, true, async move |driver| driver.update_rules(&group, &change).await).await
+    }
+
+    async fn delete_group(&self, group: &SecurityGroupId) -> Result<(), DriverError> {
+        let (what, group) = (format!("delete_group {group}"), group.clone());
+        self.call(what, true, async move |driver| driver.delete_group(&group).await).await
+    }
+
+    async fn vif_groups(&self) -> Result<Vec<VifSecurityGroups>, DriverError> {
+        self.call("vif_groups".to_owned(), false, async |driver| driver.vif_groups().await).await
+    }
+
+    async fn set_vif_groups(&self, vif: &VifId, groups: &[SecurityGroupId]) -> Result<(), DriverError> {
+        let (what, vif, groups) = (format!("set_vif_groups {vif} {groups:?}"), vif.clone(), groups.to_vec());
+        self.call(what, true, async move |driver| driver.set_vif_groups(&vif, &groups).await).await
     }
 }

@@ -3,7 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | `batch` | runs many seeds, each in a process of its own, and shrinks a failing one |
-//! | `pods`, `services`, `bases` | a world each: what exists, what happens when, and when everything has converged |
+//! | `pods`, `services`, `policies`, `bases` | a world each: what exists, what happens when, and when everything has converged |
 //! | `storm` | what worlds have in common: steps in time, the end of the faults, convergence and rest |
 //! | `world` | the API server, the cloud, the trace, the invariants |
 //! | `replica`, `link`, `drivers` | a replica of the controller, the network between it and the world, and its drivers |
@@ -17,6 +17,7 @@ mod choices;
 mod drivers;
 mod link;
 mod pods;
+mod policies;
 mod replica;
 mod services;
 mod storm;
@@ -56,9 +57,10 @@ fn one(seed: &str, without: &str, show: &str) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let (world, steps) = runtime.expect("a runtime can be built").block_on(async {
         let world = Arc::new(world::World::new(seed));
-        let steps = match seed % 3 {
+        let steps = match seed % 4 {
             0 => pods::run(&world, &without).await,
             1 => services::run(&world, &without).await,
+            2 => policies::run(&world, &without).await,
             _ => bases::run(&world, &without).await,
         };
         (world, steps)

@@ -12,7 +12,7 @@ use crate::replica::Options;
 use crate::storm::{self, NAMES, Scene};
 use crate::world::World;
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// An operation on a pod, or on its port.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ pub(crate) enum Happening {
 pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
     let mut draw = world.choices.at("plan");
     let replicas = 1 + draw.below(3);
-    let options = Options { handlers: "[\"vif\"]", pool: draw.chance(500) };
+    let options = Options { handlers: "[\"vif\"]", pool: draw.chance(500), groups: "memory" };
     let steps = storm::steps(
         world,
         replicas,
@@ -59,16 +59,21 @@ pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
             })
         },
     );
+    prepare(world).await;
+    storm::run(world, &Pods, replicas, options, &steps, without).await;
+    steps.len()
+}
+
+/// Creates the nodes, and starts their kubelets.
+pub(crate) async fn prepare(world: &Arc<World>) {
     for node in ["n0", "n1"] {
         let node = json!({ "metadata": { "name": node } });
         world.request("world", Method::POST, "/api/v1/nodes", &node).await;
     }
     tokio::spawn(kubelet(Arc::clone(world)));
-    storm::run(world, &Pods, replicas, options, &steps, without).await;
-    steps.len()
 }
 
-struct Pods;
+pub(crate) struct Pods;
 
 impl Scene for Pods {
     type Happening = Happening;

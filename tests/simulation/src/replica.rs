@@ -6,10 +6,13 @@ use std::time::Duration;
 use staffetta::config::{Configuration, FileSchema};
 use staffetta::controller::Controller;
 use staffetta_driver::tunnel::Tunnel;
-use staffetta_driver::{Fence, LoadBalancerDriver, PodVifDriver, ServicePublicIpDriver, VifPoolDriver};
+use staffetta_driver::{
+    Fence, LoadBalancerDriver, NetworkPolicyDriver, PodVifDriver, ServicePublicIpDriver, VifPoolDriver,
+};
 use staffetta_handler::{Registry, Setup, SetupError};
 use staffetta_memory::{
-    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryPublicIpDriver, MemoryVifDriver,
+    MemoryBulkVifDriver, MemoryLoadBalancerDriver, MemoryNetworkPolicyDriver, MemoryPublicIpDriver,
+    MemoryVifDriver,
 };
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -40,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) handlers: &'static str,
     /// `true` if a pool keeps VIFs ready.
     pub(crate) pool: bool,
+    /// The driver of the security groups of pods.
+    pub(crate) groups: &'static str,
 }
 
 /// Starts this number of replicas. Returns the senders of their commands.
@@ -96,7 +101,7 @@ async fn run(world: Arc<World>, name: String, options: Options, mut commands: mp
 }
 
 async fn start(link: &Arc<Link>, options: Options) -> Controller {
-    let Options { handlers, pool } = options;
+    let Options { handlers, pool, groups } = options;
     let registry = registry(link);
     let schema = FileSchema::assemble(&registry).expect("the sections fit together");
     let options = [
@@ -104,6 +109,8 @@ async fn start(link: &Arc<Link>, options: Options) -> Controller {
         ("KUBERNETES__ENABLED_HANDLERS", handlers),
         ("KUBERNETES__VIF_POOL_DRIVER", if pool { "memory" } else { "noop" }),
         ("KUBERNETES__POD_VIF_DRIVER", "memory"),
+        ("KUBERNETES__POD_SECURITY_GROUPS_DRIVER", groups),
+        ("KUBERNETES__NETWORK_POLICY_DRIVER", "memory"),
         ("RELAY__FAILED_RESYNC", "20s"),
         ("RELAY__FAILED_RESYNC_MAX", "1m"),
         ("RELAY__RETRY_MAX_INTERVAL", "20s"),
@@ -129,7 +136,7 @@ fn registry(link: &Arc<Link>) -> Registry {
     const ABOUT: &str = "Simulated, behind a network.";
     let mut registry = staffetta::assembly::registry();
     staffetta::assembly::world(&mut registry, &link.world.network, &link.world.services);
-    let (pods, pools) = (Arc::clone(link), Arc::clone(link));
+    let (pods, pools, policies) = (Arc::clone(link), Arc::clone(link), Arc::clone(link));
     let (balancers, public, bases) = (Arc::clone(link), Arc::clone(link), Arc::clone(link));
     registry.driver::<dyn PodVifDriver>("memory", ABOUT, move |setup| {
         let driver = Arc::new(MemoryVifDriver::new(Arc::clone(&pods.world.network), CLUSTER.into()));
@@ -139,6 +146,10 @@ fn registry(link: &Arc<Link>) -> Registry {
         let driver = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&pools.world.network), CLUSTER.into()));
         let bulk = Remote { link: Arc::clone(&pools), fence: fence(setup)?, driver };
         staffetta::assembly::pooled(setup, "memory", Arc::new(bulk))
+    });
+    registry.driver::<dyn NetworkPolicyDriver>("memory", ABOUT, move |setup| {
+        let driver = MemoryNetworkPolicyDriver::new(Arc::clone(&policies.world.network), CLUSTER.into());
+        Ok(Arc::new(Remote { link: Arc::clone(&policies), fence: fence(setup)?, driver: Arc::new(driver) }))
     });
     registry.driver::<dyn Tunnel>("simulated", ABOUT, move |_| Ok(Arc::new(SimulatedTunnel::new(&bases))));
     registry.driver::<dyn LoadBalancerDriver>("memory", ABOUT, move |setup| {

@@ -44,7 +44,7 @@ pub(crate) enum Happening {
 pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
     let mut draw = world.choices.at("plan");
     let replicas = 1 + draw.below(3);
-    let options = Options { handlers: "[\"lbaasspec\", \"lb\"]", pool: false };
+    let options = Options { handlers: "[\"lbaasspec\", \"lb\"]", pool: false, groups: "memory" };
     let create = |draw: &mut Draw| vec![Happening::Create, Happening::SetEndpoints(draw.below(16))];
     let steps = storm::steps(world, replicas, create, |draw| {
         Some(match draw.below(34) {

@@ -61,6 +61,7 @@ struct State {
     /// The VIF with which each pod was started, by its UID.
     bound: BTreeMap<String, VifId>,
     services: BTreeMap<String, ServiceView>,
+    policies: Vec<Value>,
     /// The addresses of the endpoints of each service, by its name.
     endpoints: BTreeMap<String, BTreeSet<String>>,
     /// The number of requests that changed something, without renewals of Leases and without Events.
@@ -90,6 +91,8 @@ pub(crate) struct PodView {
     pub(crate) annotation: Option<String>,
     pub(crate) finalizers: usize,
     pub(crate) node: String,
+    /// The value of its label `app`.
+    pub(crate) app: String,
     /// The name of its only container.
     pub(crate) container: String,
     /// `true` if its condition `Ready` says so.
@@ -108,6 +111,7 @@ impl PodView {
             annotation: metadata["annotations"][KURYR_VIF].as_str().map(str::to_owned),
             finalizers: metadata["finalizers"].as_array().map_or(0, Vec::len),
             node: text(&pod["spec"]["nodeName"]),
+            app: text(&metadata["labels"]["app"]),
             container: text(&pod["spec"]["containers"][0]["name"]),
             ready: conditions.any(|one| one["type"] == "Ready" && one["status"] == "True"),
         }
@@ -239,6 +243,11 @@ impl World {
         self.state().services.clone()
     }
 
+    /// Returns the network policies at the API server.
+    pub(crate) fn policies(&self) -> Vec<Value> {
+        self.state().policies.clone()
+    }
+
     /// Returns the addresses of the endpoints of a service.
     pub(crate) fn endpoints(&self, service: &str) -> BTreeSet<String> {
         self.state().endpoints.get(service).cloned().unwrap_or_default()
@@ -316,6 +325,10 @@ impl World {
             let services = self.list("/api/v1/services").await;
             let view = |service: &Value| (text(&service["metadata"]["uid"]), ServiceView::of(service));
             self.state().services = services.iter().map(view).collect();
+        }
+        if path.contains("/networkpolicies") {
+            let policies = self.list("/apis/networking.k8s.io/v1/networkpolicies").await;
+            self.state().policies = policies;
         }
         if path.contains("/endpointslices") {
             let slices = self.list("/apis/discovery.k8s.io/v1/endpointslices").await;

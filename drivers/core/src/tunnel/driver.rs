@@ -22,6 +22,8 @@ use crate::id::ContainerKey;
 ///   same container ends the wait for the answer to the earlier one.
 /// * The answer to a request goes through the [`TunnelSender`]. If the machine does not answer, there is no answer, or
 ///   [`OperationResponseResult::Unknown`](super::OperationResponseResult::Unknown); this never counts as a machine without containers.
+/// * What a machine reports about itself is passed on in the order in which the machine reported it: a container that a report shows is
+///   taken for gone when the next report lacks it.
 /// * An answer that belongs to no request in progress, because it is late or duplicated, is dropped.
 ///
 /// ```

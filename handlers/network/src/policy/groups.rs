@@ -167,6 +167,14 @@ impl GroupStore {
         Ok(changed)
     }
 
+    /// Returns the duplicates of groups that the last list has shown. Those that no VIF has were deleted since.
+    pub(super) async fn duplicates(&self) -> Vec<SecurityGroupId> {
+        let listing = self.listing.lock().await.clone();
+        let is_kept = |group: &SecurityGroup| self.ids.get(&group.name).is_some_and(|id| *id == group.id);
+        let several = listing.groups.values().filter(|groups| groups.len() > 1).flatten();
+        several.filter(|group| !is_kept(group)).map(|group| group.id.clone()).collect()
+    }
+
     /// Returns the network policies whose security groups still exist but are no longer needed.
     pub(super) async fn unneeded_owners(&self) -> Vec<Owner> {
         let mut owners = Vec::new();

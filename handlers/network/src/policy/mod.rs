@@ -278,6 +278,11 @@ impl GarbageCollector for PolicyHandler {
         } else if vifs_changed {
             self.index.mark_all_changed();
         }
+        // Free VIFs of a pool keep them. The next list deletes them.
+        let duplicates = self.groups.duplicates().await;
+        if !duplicates.is_empty() {
+            self.vif_groups.remove_from_unused(&duplicates).await?;
+        }
         // A group that is still needed may have been created for a policy that was deleted since.
         let mut owners = self.groups.unneeded_owners().await;
         owners.extend(self.index.policies());

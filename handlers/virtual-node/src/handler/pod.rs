@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason, Uid};
-use staffetta_handler::{EventNote, Failure, causes};
+use staffetta_handler::{EventNote, Failure, Written, causes};
 use tracing::warn;
 
 use super::node::was_made;
@@ -61,6 +61,14 @@ impl Shared {
         self.report_ephemeral_containers(&pod, owner);
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
+        // The API server does not have the pod any more. Only the event of its deletion is still to come, or, after the removal, a
+        // finalizer of others keeps the object.
+        if record.finished {
+            return Ok(());
+        }
+        if record.deleted.is_some() {
+            return self.clear_pod(owner, &machine.name).await;
+        }
         let facts = PodFacts {
             reachable: view.accepts_pods(),
             workload: workload.as_deref(),
@@ -118,8 +126,6 @@ impl Shared {
                 applied
             }
             PodTask::Clear => self.take_removal_step(owner, &machine).await.map(drop),
-            // Only the event of the deletion is still to come, or a finalizer of others keeps the object.
-            PodTask::Remove if record.finished => Ok(()),
             PodTask::Remove => self.remove(&pod, owner, &machine).await,
         }
     }
@@ -289,10 +295,11 @@ impl Shared {
     }
 
     /// Computes the status of a pod and writes it, if it differs from the known one. `why` is the waiting reason and message of
-    /// the containers while the machine has no workload of the pod.
+    /// the containers while the machine has no workload of the pod. If the API server does not have the pod any more, begins to remove its
+    /// workload: the event of the deletion may come much later, and until then, the machine would get the workload again.
     async fn write_status(
         &self,
-        pod: &Pod,
+        pod: &Arc<Pod>,
         machine: &Machine,
         why: (&str, &str),
         change: Change,
@@ -308,7 +315,10 @@ impl Shared {
         let wanted = status(over.as_ref().unwrap_or(pod), &observation, now);
         let Some(patch) = patch(pod, &wanted) else { return Ok(()) };
         self.pods.fresh(pod)?;
-        self.pods.status(pod, patch).await.map(drop).map_err(VirtualNodeError::Status)
+        match self.pods.status(pod, patch).await.map_err(VirtualNodeError::Status)? {
+            Written::Done => Ok(()),
+            Written::Gone => self.pod_is_gone(pod).await,
+        }
     }
 
     /// Publishes an Event for a pod that waits for its unreachable machine, unless the last Event about its deployment was

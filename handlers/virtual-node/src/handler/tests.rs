@@ -1,6 +1,7 @@
 //! Tests of the handler without a cluster.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -100,9 +101,9 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
 }
 
 /// A back end that records what it is told of the pods to remove, and is done with the second step. It never completes a
-/// change of a pod.
+/// change of a pod. It counts the steps to deploy pods.
 #[derive(Default)]
-struct Removals(Mutex<Vec<PodRemoval>>);
+struct Removals(Mutex<Vec<PodRemoval>>, AtomicUsize);
 
 #[async_trait]
 impl NodeBackEnd for Removals {
@@ -115,6 +116,7 @@ impl NodeBackEnd for Removals {
     }
 
     async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
         Ok(PodProgress::Done)
     }
 
@@ -145,7 +147,8 @@ async fn with_machine() -> (ApiServer, VirtualNodes, Arc<Machine>, Arc<Removals>
     machine.set_object(NodeObject::Ours);
     shared.node_store.inventory("r1", &[workload("u1", true)].into());
     let metadata = json!({ "name": "web", "namespace": "default", "uid": "u1" });
-    let pod = json!({ "metadata": metadata, "spec": { "nodeName": "r1", "containers": [] } });
+    let containers = json!([{ "name": "app", "image": "i" }]);
+    let pod = json!({ "metadata": metadata, "spec": { "nodeName": "r1", "containers": containers } });
     (server, handler, machine, removals, Arc::new(serde_json::from_value(pod).unwrap()))
 }
 
@@ -182,6 +185,21 @@ async fn the_workload_of_a_pod_that_was_deleted_while_its_machine_was_unreachabl
     shared.node_store.remove("r1");
     shared.reconcile_pod(&Owner::of(&pod.metadata), "r1").await.unwrap();
     assert!(shared.records.is_empty(), "its machine is gone");
+}
+
+#[tokio::test]
+async fn a_pod_is_not_deployed_again_that_the_api_server_does_not_have_although_no_event_shows_that() {
+    let (_server, handler, _, removals, pod) = with_machine().await;
+    let (shared, owner) = (handler.shared(), Owner::of(&pod.metadata));
+    shared.node_store.inventory("r1", &[].into());
+    shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
+    for _ in 0..4 {
+        shared.reconcile_pod(&owner, "r1").await.unwrap();
+    }
+    assert_eq!((removals.1.load(Ordering::Relaxed), removals.0.lock().len()), (1, 2));
+    shared.cluster.apply(&Event::Deleted(Tombstone::Last(Arc::clone(&pod))));
+    shared.pod_is_gone(&pod).await.unwrap();
+    assert_eq!((removals.0.lock().len(), shared.records.len()), (2, 0));
 }
 
 #[tokio::test]
@@ -239,11 +257,15 @@ async fn a_running_pod_does_not_wait_for_an_unreachable_machine_after_a_restart(
 #[tokio::test]
 async fn the_former_workload_of_a_pod_that_is_being_replaced_is_not_lost() {
     let (_server, handler, _, _, pod) = with_machine().await;
-    let (shared, owner) = (handler.shared(), Owner::of(&pod.metadata));
-    shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
+    let shared = handler.shared();
+    let pods: kube::Api<Pod> = kube::Api::namespaced(shared.config.client.clone(), "default");
+    let pod = Arc::new(pods.create(&PostParams::default(), &pod).await.unwrap());
+    let owner = Owner::of(&pod.metadata);
+    shared.node_store.inventory("r1", &[workload(owner.uid.as_str(), true)].into());
     let other_form = PodRecord { applied: Some(0), workload_seen: true, ..PodRecord::default() };
     shared.records.insert(owner.uid.clone(), other_form);
     for _ in 0..2 {
+        shared.cluster.apply(&Event::Modified(Arc::new(pods.get("web").await.unwrap())));
         shared.reconcile_pod(&owner, "r1").await.unwrap();
         let record = shared.records.get(&owner.uid).unwrap();
         assert_eq!((record.reported, record.workload_seen), (Some(EventReason::Replaced), false));

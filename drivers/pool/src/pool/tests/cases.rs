@@ -54,7 +54,7 @@ fn a_found_item_is_free_once_its_cool_down_is_over_and_a_later_read_confirms_it(
     let existing = || Existing { config: 0, ready: false };
     pool.resync(pool.epoch(), &[(10, existing()), (20, existing())].into(), NOW);
     let (end, again) = (NOW + COOL_DOWN, NOW + COOL_DOWN * 3);
-    pool.confirm(end - Duration::from_secs(1), again, |_| true);
+    pool.confirm(NOW + COOL_DOWN / 2, again, |_| true);
     assert_eq!((pool.counts(end).warm, pool.counts(end).cooling), (0, 2), "the read began before");
     pool.confirm(end, again, |item| item.0 == 10);
     assert_eq!((pool.take(&1, &0, end), pool.confirm_at()), (Take::Got((10, 0)), Some(again)));

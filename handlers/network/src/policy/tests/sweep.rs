@@ -73,6 +73,21 @@ async fn a_duplicate_group_is_deleted_when_the_marks_are_read() {
 }
 
 #[tokio::test]
+async fn a_duplicate_group_is_deleted_although_a_free_vif_has_it() {
+    let world = World::new().await;
+    world.policy("p", &admits("web")).await.unwrap();
+    let free = world.pod("db", &json!({ "app": "db" })).await;
+    world.no_pod("db").await;
+    let duplicate = world.driver.create_group(&"policy-uid-p".into(), None).await.unwrap().id;
+    world.driver.set_vif_groups(&free.id, std::slice::from_ref(&duplicate)).await.unwrap();
+    let exists = || world.network.security_groups().iter().any(|group| group.id == duplicate);
+    world.handler.owners().await.unwrap();
+    assert!(exists(), "the VIF has it");
+    world.handler.owners().await.unwrap();
+    assert!(!exists());
+}
+
+#[tokio::test]
 async fn an_unpublished_vif_does_not_block_the_deletion_of_a_group() {
     let world = World::new().await;
     world.policy("p", &admits("web")).await.unwrap();
