@@ -46,7 +46,7 @@ pub use event::{
     Undecodable, WatchItem, WatchResult, full_name, truncated,
 };
 pub use failure::{Failure, HandlerError, Panicked, Pending, TimedOut, bounded, causes};
-pub use pages::each_metadata;
+pub use pages::{each_living_pod, each_metadata};
 pub use registry::{
     CLUSTER_ANNOTATION, CLUSTER_LABEL, Check, CheckResult, DriverEntry, DriverId, DriverTrait, DryRunPlan,
     EventNote, Finding, GarbageCollector, HANDLER_LABEL, HandlerEntry, Index, Interest, KindIndex,

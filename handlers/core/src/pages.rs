@@ -1,8 +1,9 @@
-//! Reads the metadata of all objects of one kind from the API server, page by page.
+//! Reads the metadata of all objects of one kind, or of all living pods, from the API server, page by page.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ListParams, PartialObjectMeta};
 use serde::de::DeserializeOwned;
@@ -32,4 +33,21 @@ pub async fn each_metadata<K: Clone + Debug + DeserializeOwned>(
             None => return Ok(()),
         }
     }
+}
+
+/// Calls `read` with the metadata of each pod that may still have a network: without those that are finished, or are being deleted with no grace
+/// period left. The answer is as new as that of [`each_metadata`].
+pub async fn each_living_pod(
+    pods: &Api<Pod>,
+    mut read: impl FnMut(&PartialObjectMeta<Pod>),
+) -> kube::Result<()> {
+    let unfinished = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    each_metadata(pods, unfinished, |pod| {
+        let metadata = &pod.metadata;
+        let grace = metadata.deletion_grace_period_seconds.unwrap_or_default();
+        if metadata.deletion_timestamp.is_none() || grace > 0 {
+            read(pod);
+        }
+    })
+    .await
 }

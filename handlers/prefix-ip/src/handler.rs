@@ -36,7 +36,7 @@ use crate::error::{
     OPTIONS_DELETED, PrefixIpError, UNSUPPORTED,
 };
 use crate::nodes::{KnownPod, NodeTable};
-use crate::published::{PodAnnotations, PublishedAddresses};
+use crate::published::{AddressAnnotations, PublishedAddresses};
 use crate::settings::Settings;
 use crate::source::{AddressReady, NodeRefresh, PrefixSource, record_reports};
 use crate::worker::Worker;
@@ -64,7 +64,7 @@ impl PrefixIpHandler {
         recorder: Recorder,
     ) -> Self {
         let (nodes, pods) = (Writer::new(client.clone()), Writer::new(client.clone()));
-        let published = Arc::new(PodAnnotations::new(client));
+        let published = Arc::new(AddressAnnotations::new(client));
         Self { provider, cluster, table, nodes, pods, published, recorder, dry_run: false }
     }
 

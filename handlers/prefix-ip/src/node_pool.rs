@@ -347,19 +347,20 @@ impl NodePool {
         self.pools.iter().filter_map(WarmPool::confirm_at).min()
     }
 
-    /// Makes the addresses free that [`resync`](Self::resync) found, that had cooled down at the time `since`, and for which `is_free` returns
-    /// `true`. Other addresses are confirmed at the time `again` at the earliest. Returns `false` if there was nothing to confirm.
-    pub(crate) fn confirm(
-        &mut self,
-        since: Duration,
-        again: Duration,
-        is_free: impl Fn(Ipv4Addr) -> bool,
-    ) -> bool {
-        let is_due = self.confirm_at().is_some_and(|at| at <= since);
+    /// Makes the addresses free that [`resync`](Self::resync) found, whose cool-down had ended at the time `since`, and that are not in
+    /// `published`, the annotations that were read after `since`. The others wait for another read, as all do if that failed (`None`).
+    pub(crate) fn confirm(&mut self, since: Duration, now: Duration, published: Option<&BTreeSet<Ipv4Addr>>) {
         for pool in &mut self.pools {
-            pool.confirm(since, again, |item| is_free(item.address));
+            match published {
+                Some(published) => pool.confirm(since, now, |item| !published.contains(&item.address)),
+                None => pool.postpone(since, now),
+            }
         }
-        is_due
+    }
+
+    /// Returns `true` if [`resync`](Self::resync) found this address, and it was neither adopted nor confirmed yet.
+    pub(crate) fn is_unconfirmed(&self, address: Ipv4Addr) -> bool {
+        KINDS.iter().any(|kind| self.pools[*kind as usize].is_unconfirmed(&item(*kind, address)))
     }
 
     /// Returns `true` if the last read lacked blocks with addresses in use, so that the interface must be read again.

@@ -5,9 +5,8 @@ use std::net::Ipv4Addr;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use staffetta_handler::{HandlerError, each_metadata};
+use staffetta_handler::{HandlerError, each_living_pod};
 
 use crate::address::{PRIVATE_IPV4_ADDRESS, parse};
 
@@ -15,15 +14,15 @@ use crate::address::{PRIVATE_IPV4_ADDRESS, parse};
 /// process that led before may take effect after this one has listed the pods, and its watch may show that much later.
 #[async_trait]
 pub trait PublishedAddresses: Send + Sync {
-    /// Returns the addresses in the annotations of all pods that are not finished. They are read from the API server, so that each write is
+    /// Returns the addresses in the annotations of all pods that may still have a network. They are read from the API server, so that each write is
     /// seen that took effect before the call.
     async fn published_addresses(&self) -> Result<BTreeSet<Ipv4Addr>, HandlerError>;
 }
 
-/// The annotations of the pods at an API server.
-pub struct PodAnnotations(Api<Pod>);
+/// Reads the addresses in the annotations of the pods at an API server.
+pub struct AddressAnnotations(Api<Pod>);
 
-impl PodAnnotations {
+impl AddressAnnotations {
     /// Creates a reader that reads the pods of all namespaces through `client`.
     pub fn new(client: Client) -> Self {
         Self(Api::all(client))
@@ -31,11 +30,10 @@ impl PodAnnotations {
 }
 
 #[async_trait]
-impl PublishedAddresses for PodAnnotations {
+impl PublishedAddresses for AddressAnnotations {
     async fn published_addresses(&self) -> Result<BTreeSet<Ipv4Addr>, HandlerError> {
         let mut published = BTreeSet::new();
-        let unfinished = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-        each_metadata(&self.0, unfinished, |pod| {
+        each_living_pod(&self.0, |pod| {
             published.extend(pod.annotations().get(PRIVATE_IPV4_ADDRESS).and_then(|text| parse(text)));
         })
         .await?;

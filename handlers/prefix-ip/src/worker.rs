@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use staffetta_driver::prefix::{Assigned, PrefixProvider};
 use staffetta_driver::{DriverError, InstanceId, InterfaceId, Reason, RequestLog};
-use staffetta_handler::causes;
+use staffetta_handler::{HandlerError, causes};
 use staffetta_pool::Action;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
@@ -22,6 +22,9 @@ use crate::published::PublishedAddresses;
 const BATCH: usize = 100;
 /// The longest time after which the pools are planned again, and due reads are looked for, even if nothing changed.
 const IDLE: Duration = Duration::from_secs(3600);
+
+/// The minimum time between two reads of the annotations of pods, since nodes are added one after the other.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An occurrence that is reported as a Kubernetes Event on a node.
 #[derive(Clone, Debug)]
@@ -67,12 +70,13 @@ struct ProviderCall {
 }
 
 impl Worker {
-    /// Changes and reads the interfaces of nodes until the future is dropped. Changes of different nodes run
+    /// Changes and reads the interfaces of nodes, and reads the annotations of pods, until the future is dropped. Changes of different nodes run
     /// concurrently. Calls in progress are interrupted at the end; the next process finds their effect by a read.
     pub async fn run(&self) -> Infallible {
         tokio::select! {
             never = self.change() => never,
             never = self.compare() => never,
+            never = self.confirm() => never,
         }
     }
 
@@ -92,33 +96,32 @@ impl Worker {
         }
     }
 
-    /// Reads the interfaces of nodes and the annotations of pods when they are due, and compares them with the table of nodes, for ever.
+    /// Reads the interfaces of nodes when they are due, and compares them with the table of nodes, for ever.
     async fn compare(&self) -> Infallible {
         loop {
-            let reads = [self.nodes.next_read(self.resync_interval), self.nodes.next_confirmation()];
-            let next = reads.into_iter().flatten().min();
+            let next = self.nodes.next_read(self.resync_interval);
             tokio::select! {
                 () = self.nodes.reads_changed() => {}
-                () = sleep(next.unwrap_or(IDLE)) => {
-                    self.read().await;
-                    self.confirm().await;
-                }
+                () = sleep(next.unwrap_or(IDLE)) => self.read().await,
             }
         }
     }
 
-    /// Reads which addresses the annotations of pods contain, if that is due, and makes the others free.
-    async fn confirm(&self) {
-        let Some(since) = self.nodes.due_confirmation() else { return };
-        match self.published.published_addresses().await {
-            Ok(published) => self.nodes.confirm_free(since, |address| !published.contains(&address)),
-            Err(error) => {
+    /// Reads which addresses the annotations of pods contain when that is due, and makes others free, for ever.
+    async fn confirm(&self) -> Infallible {
+        loop {
+            let next = self.nodes.next_confirmation().unwrap_or(CONFIRM_INTERVAL);
+            sleep(next.min(CONFIRM_INTERVAL)).await;
+            let Some(since) = self.nodes.due_confirmation() else { continue };
+            let published = self.published.published_addresses().await;
+            let failed = |error: &HandlerError| {
                 warn!(
-                    error = causes(&*error),
+                    error = causes(&**error),
                     "the annotations of pods cannot be read; they are read again later"
                 );
-                self.nodes.confirm_free(since, |_| false);
-            }
+            };
+            self.nodes.confirm_free(since, published.inspect_err(failed).ok().as_ref());
+            sleep(CONFIRM_INTERVAL).await;
         }
     }
 

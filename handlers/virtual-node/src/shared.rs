@@ -91,7 +91,7 @@ pub(crate) struct PodRecord {
     /// The last state of the pod, if its object was deleted before its workload was removed, whether the watch shows that yet or not; `None`
     /// otherwise.
     pub(crate) deleted: Option<Arc<Pod>>,
-    /// `true` if the pod is deleted and this process has removed its workload, and only the watch event of the deletion is
+    /// `true` if this process has completed the deletion of the pod, and only the watch event of the deletion is
     /// outstanding.
     pub(crate) finished: bool,
     /// The number of consecutive steps for the pod that the machine did not answer.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use staffetta_driver::{BulkVifDriver, PodVifDriver, VifClass, VifPoolDriver};
 use staffetta_handler::{Registry, Setup, SetupError};
-use staffetta_network::vif::PodAnnotations;
+use staffetta_network::vif::VifAnnotations;
 use staffetta_network::vif::networks::{
     AdditionalNetworks, MultiVifDriver, NetworkAttachmentDefinition, OneNetwork,
 };
@@ -159,7 +159,7 @@ pub fn pooled(
     let term = setup.shared(|| Ok(Term::unlimited()))?;
     let is_leader = Arc::new(move || term.is_active());
     let vifs = setup.driver_named::<dyn PodVifDriver>(driver)?;
-    let published = Arc::new(PodAnnotations::new(setup.client()));
+    let published = Arc::new(VifAnnotations::new(setup.client()));
     let pool = WarmVifPool::new(bulk, vifs, published, policy, is_leader);
     setup.shared(|| Ok(Metrics::default()))?.pools.add(name, pool.metrics());
     Ok(Arc::new(pool))

@@ -53,6 +53,8 @@ pub(crate) struct Fate {
     silent: bool,
     /// The status of the response, without an execution.
     pub(crate) refusal: Option<u16>,
+    /// The delay after which the request arrives once more, as when a proxy repeats it.
+    again: Option<Duration>,
 }
 
 /// The times of the last messages of a connection in both directions. None overtakes another one.
@@ -77,7 +79,8 @@ impl Fate {
     /// Draws the fate of a request; without faults if it is not `stormy`.
     pub(crate) fn of(draw: &mut Draw, stormy: bool) -> Self {
         const SHORT: Duration = Duration::from_millis(1);
-        let mut fate = Self { there: SHORT, back: SHORT, loss: None, silent: false, refusal: None };
+        let mut fate =
+            Self { there: SHORT, back: SHORT, loss: None, silent: false, refusal: None, again: None };
         if !stormy {
             return fate;
         }
@@ -90,6 +93,7 @@ impl Fate {
             0 => fate.loss = Some(Loss::Request),
             1 | 2 => fate.loss = Some(Loss::Response),
             3 => fate.refusal = Some([429, 500, 503][draw.below(3)]),
+            4 => fate.again = Some(draw.time(SHORT, Duration::from_secs(20))),
             _ => {}
         }
         fate.silent = draw.chance(300);
@@ -188,6 +192,15 @@ impl Link {
             && let Some(lease) = world.lease_of(&path)
         {
             world.sends(&self.replica, &lease, &what);
+        }
+        if let Some(delay) = fate.again.filter(|_| parts.method != Method::GET) {
+            let (request, replica) =
+                (Request::from_parts(parts.clone(), bytes.clone()), self.replica.clone());
+            let (world, delay) = (Arc::clone(&world), fate.there + delay);
+            tokio::spawn(async move {
+                sleep(delay).await;
+                world.execute(&replica, request).await;
+            });
         }
         let (request, replica) = (Request::from_parts(parts, bytes), self.replica.clone());
         let sent = self.transmit(fate, async move { world.execute(&replica, request).await });

@@ -135,9 +135,10 @@ impl Scene for Policies {
             for port in (80..).take(APPS) {
                 let wanted = is_admitted(&policies, from, to, port);
                 let rules = groups.iter().filter(|group| target.security_groups.contains(&group.id));
-                let rules = rules.flat_map(|group| group.rules.iter().filter_map(|rule| rule.rule.as_ref()));
+                let mut rules =
+                    rules.flat_map(|group| group.rules.iter().filter_map(|rule| rule.rule.as_ref()));
                 let is_default = target.security_groups.iter().any(|group| group.as_str() == "default");
-                let is_open = is_default || { rules }.any(|rule| lets_in(rule, source, port));
+                let is_open = is_default || rules.any(|rule| lets_in(rule, source, port));
                 if wanted != is_open {
                     return Some(format!(
                         "from {} ({}) to {} ({}), port {port}: admitted {wanted}, open {is_open}",

@@ -137,8 +137,8 @@ pub trait VifPoolObserver: Send + Sync {
 /// before may take effect after this one has listed the pods, and its watch may show that much later.
 #[async_trait]
 pub trait PublishedVifs: Send + Sync {
-    /// Returns the VIFs in the annotations of all pods that are not finished. They are read from the API server, so that each write is seen that took effect
-    /// before the call.
+    /// Returns the VIFs in the annotations of all pods that may still have a network. They are read from the API server, so that each write is
+    /// seen that took effect before the call.
     async fn published_vifs(&self) -> Result<HashSet<VifId>, DriverError>;
 }
 

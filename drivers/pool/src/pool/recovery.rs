@@ -94,6 +94,8 @@ impl<K: PoolKind> WarmPool<K> {
         for name in &drift.lost {
             drift.lost_in_use.extend(self.lose(name));
         }
+        // What was found at the start is in use by now.
+        self.is_starting &= first || !self.unconfirmed.is_empty();
         for (name, found) in existing.iter().filter(|_| unchanged) {
             if self.groups.contains_key(name) {
                 continue;
@@ -114,18 +116,39 @@ impl<K: PoolKind> WarmPool<K> {
         self.unconfirmed.values().min().copied()
     }
 
-    /// Makes the items free that a listing found at least one cool-down before `since`, and for which `is_free` returns `true`: what was read
-    /// after `since` shows that they still exist, and that nobody uses them. The process that led before may have been about to delete an
-    /// item, or to record its owner. Other items are confirmed at the time `again` at the earliest.
-    pub fn confirm(&mut self, since: Duration, again: Duration, is_free: impl Fn(&K::Item) -> bool) {
-        let mut free = Vec::new();
-        for (item, until) in self.unconfirmed.iter_mut().filter(|(_, until)| **until <= since) {
-            self.is_starting = false;
-            if is_free(item) { free.push(item.clone()) } else { *until = again }
-        }
-        for item in free {
+    /// Returns `true` if only [`confirm`](Self::confirm) ends the cool-down of the item.
+    pub fn is_unconfirmed(&self, item: &K::Item) -> bool {
+        self.unconfirmed.contains_key(item)
+    }
+
+    /// Makes the items free whose cool-down after a listing had ended at the time `since`, and for which `is_free` returns `true`: what was
+    /// read after `since` shows that they still exist, and that nobody uses them. The process that led before may have been about to delete
+    /// an item, or to record its owner. The others [wait](Self::postpone).
+    pub fn confirm(&mut self, since: Duration, now: Duration, is_free: impl Fn(&K::Item) -> bool) {
+        let due = self.unconfirmed.iter().filter(|(_, until)| **until <= since);
+        let due: Vec<_> = due.map(|(item, _)| item.clone()).collect();
+        self.is_starting &= due.is_empty();
+        for item in due.into_iter().filter(is_free) {
             self.unconfirmed.remove(&item);
-            self.add_free(item, since);
+            self.add_free(item, now);
+        }
+        self.postpone(since, now);
+    }
+
+    /// Lets the items wait for another read that [`confirm`](Self::confirm) would have made free at the time `since`: for 30 s, or for half the
+    /// age of the pool, if that is longer, and 10 minutes at most.
+    pub fn postpone(&mut self, since: Duration, now: Duration) {
+        let again = now + (now / 2).clamp(Duration::from_secs(30), Duration::from_secs(600));
+        self.unconfirmed.values_mut().filter(|until| **until <= since).for_each(|until| *until = again);
+    }
+
+    /// Ends the cool-down of an item only after another read [confirms](Self::confirm) it, because an owner of it may be unknown. Does nothing
+    /// if the item is not in its cool-down.
+    pub fn doubt(&mut self, item: &K::Item) {
+        if let Some(place) = self.cooling.iter().position(|(cooling, _)| cooling == item)
+            && let Some((item, until)) = self.cooling.remove(place)
+        {
+            self.unconfirmed.insert(item, until);
         }
     }
 
@@ -141,10 +164,13 @@ impl<K: PoolKind> WarmPool<K> {
         self.to_delete.insert(name.clone());
     }
 
-    /// Requests the deletion of all groups without an item in use, without a cool-down.
+    /// Requests the deletion of all groups without an item in use, without a cool-down. Groups with items that are not
+    /// [confirmed](Self::confirm) yet stay.
     pub fn discard_unused(&mut self) {
         for name in self.groups.keys().cloned().collect::<Vec<_>>() {
-            self.discard(&name);
+            if !K::items(&name).iter().any(|item| self.unconfirmed.contains_key(item)) {
+                self.discard(&name);
+            }
         }
     }
 

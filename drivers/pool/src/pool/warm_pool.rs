@@ -12,8 +12,8 @@ use super::{Candidate, PoolKind};
 /// A pool of interchangeable items. The caller executes the actions that [`plan`](Self::plan) returns.
 ///
 /// While its group exists and is not to be deleted, an item is either in use, or free, or in its cool-down. A returned item is
-/// not handed out before its cool-down has ended, and an item that a listing found not before it was [confirmed](Self::confirm), too. Two owners never get the same item. All times are durations since the same
-/// moment in the past, which the caller chooses.
+/// not handed out before its cool-down has ended. An item that a listing found is handed out when it was [confirmed](Self::confirm), too.
+/// Two owners never get the same item. All times are durations since the same moment, the creation of the pool or one shortly before.
 pub struct WarmPool<K: PoolKind> {
     /// The policy that decides when to create and delete groups.
     pub(super) policy: Arc<dyn SizePolicy>,
@@ -33,7 +33,7 @@ pub struct WarmPool<K: PoolKind> {
     pub(super) warm: BTreeMap<K::Item, Duration>,
     /// The items in their cool-down, each with the time at which it ends; the earliest first.
     pub(super) cooling: VecDeque<(K::Item, Duration)>,
-    /// The items that a listing has found, each with the time from which on [`confirm`](Self::confirm) may make it free.
+    /// The items in a cool-down that only [`confirm`](Self::confirm) ends, each with the time from which on it may.
     pub(super) unconfirmed: BTreeMap<K::Item, Duration>,
     /// `true` from the first listing that found items until the first confirmation.
     pub(super) is_starting: bool,
@@ -316,7 +316,8 @@ impl<K: PoolKind> WarmPool<K> {
 
     /// Returns the reason why no item is available, with the delay after which one may be, if it is known.
     pub fn reason(&self, now: Duration) -> Wait {
-        let found = self.confirm_at().filter(|until| *until > now);
+        // The read that confirms it may have begun.
+        let found = self.confirm_at().map(|until| until.max(now + Duration::from_secs(1)));
         let cooled = self.cooling.front().map(|(_, until)| *until).into_iter().chain(found).min();
         let cooled = cooled.map(|until| until.saturating_sub(now));
         match self.growth_delay(now) {

@@ -115,6 +115,26 @@ async fn what_a_pod_shows_before_its_event_comes_is_not_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_the_annotations_of_pods_cannot_be_read_nothing_that_was_found_is_handed_out_and_losses_are_noticed()
+ {
+    let before = World::new(VifPoolPolicy { min: 0, batch: 3, ..POLICY }).await;
+    let found = before.get("a").await;
+    let world = before.restarted(&[]).await;
+    world.published.set_failing(true);
+    let lost = world.network.ports().pop().unwrap().vif.id;
+    assert_ne!(lost, found.id);
+    world.network.remove_port(&lost);
+    pass(POLICY.cool_down).await;
+    assert_eq!((world.metrics().free, world.metrics().cooling), (0, 2));
+    let lists = world.lists();
+    pass(POLICY.cool_down).await;
+    assert_eq!(world.lists(), lists, "it is not repeated at once");
+    world.published.set_failing(false);
+    pass(POLICY.cool_down).await;
+    assert_eq!((world.metrics().free, world.metrics().cooling), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_no_pod_shows_any_more_is_handed_out_after_another_listing() {
     let before = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
     let shown = before.get("a").await;

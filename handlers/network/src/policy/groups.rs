@@ -167,7 +167,7 @@ impl GroupStore {
         Ok(changed)
     }
 
-    /// Returns the duplicates of groups that the last list has shown. Those that no VIF has were deleted since.
+    /// Returns the duplicates of groups that the last list has shown: those that VIFs have, and those that were deleted after the list.
     pub(super) async fn duplicates(&self) -> Vec<SecurityGroupId> {
         let listing = self.listing.lock().await.clone();
         let is_kept = |group: &SecurityGroup| self.ids.get(&group.name).is_some_and(|id| *id == group.id);

@@ -28,8 +28,9 @@ use staffetta_driver::{
 };
 use staffetta_handler::{
     Action, Event, GarbageCollector, HandlerError, Identity, OrderingKey, Recorder, Registration,
-    ResourceEventHandler, Tombstone, Trigger, TriggerHandler,
+    ResourceEventHandler, Tombstone, Trigger, TriggerHandler, causes,
 };
+use tracing::warn;
 
 use self::groups::{GroupStore, RemainingGroup};
 use self::index::DesiredGroup;
@@ -280,8 +281,13 @@ impl GarbageCollector for PolicyHandler {
         }
         // Free VIFs of a pool keep them. The next list deletes them.
         let duplicates = self.groups.duplicates().await;
-        if !duplicates.is_empty() {
-            self.vif_groups.remove_from_unused(&duplicates).await?;
+        if !duplicates.is_empty()
+            && let Err(error) = self.vif_groups.remove_from_unused(&duplicates).await
+        {
+            warn!(
+                error = causes(&error),
+                "free VIFs keep duplicates of security groups until the next sweep"
+            );
         }
         // A group that is still needed may have been created for a policy that was deleted since.
         let mut owners = self.groups.unneeded_owners().await;

@@ -45,7 +45,7 @@ use crate::step_error::{AWAIT_OWN_WRITE, StepContext};
 pub use self::claims::VifClaims;
 pub use self::error::VifError;
 pub use self::leaks::VifsLeaked;
-pub use self::published::PodAnnotations;
+pub use self::published::VifAnnotations;
 
 /// The finalizer that delays the deletion of a pod until the handler has seen it. The VIFs are
 /// released after the annotation and the finalizer are removed; their ownership marks name the pod.

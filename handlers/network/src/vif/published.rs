@@ -4,17 +4,16 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use staffetta_driver::{DriverError, PublishedVifs, Reason, VifId};
-use staffetta_handler::each_metadata;
+use staffetta_handler::each_living_pod;
 
 use crate::os_vif::{KURYR_VIF, PodState};
 
-/// The annotations of the pods at an API server.
-pub struct PodAnnotations(Api<Pod>);
+/// Reads the VIFs in the annotations of the pods at an API server.
+pub struct VifAnnotations(Api<Pod>);
 
-impl PodAnnotations {
+impl VifAnnotations {
     /// Creates a reader that reads the pods of all namespaces through `client`.
     pub fn new(client: Client) -> Self {
         Self(Api::all(client))
@@ -22,12 +21,11 @@ impl PodAnnotations {
 }
 
 #[async_trait]
-impl PublishedVifs for PodAnnotations {
+impl PublishedVifs for VifAnnotations {
     /// Ignores annotations that cannot be read: what the controller writes can be.
     async fn published_vifs(&self) -> Result<HashSet<VifId>, DriverError> {
         let mut published = HashSet::new();
-        let unfinished = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-        let read = each_metadata(&self.0, unfinished, |pod| {
+        let read = each_living_pod(&self.0, |pod| {
             let state = pod.annotations().get(KURYR_VIF).map(|text| PodState::read(text));
             published.extend(state.iter().flatten().flat_map(PodState::vifs).map(|vif| vif.id.clone()));
         });

@@ -1,5 +1,6 @@
 //! The reads of the nodes' network interfaces from the provider: the times at which they are due, and their results.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -8,9 +9,6 @@ use staffetta_driver::prefix::PrimaryInterface;
 
 use super::{Machine, NodeTable, TableState};
 use crate::node_pool::{InterfaceDrift, MAX_VISIBILITY_DELAY, NodeEpoch};
-
-/// The delay before the annotations of pods are read again, for addresses that were not confirmed.
-const CONFIRM_AGAIN: Duration = Duration::from_secs(30);
 
 /// A machine whose network interface is to be read, and the state of its address pools before the read.
 #[derive(Clone, Debug)]
@@ -71,13 +69,14 @@ impl NodeTable {
         is_due.then(|| self.now())
     }
 
-    /// Makes the addresses free that a read of an interface found, that had cooled down at the time `since`, and for which `is_free` returns
-    /// `true`: what was read after `since` shows that no pod has them in its annotation. The others wait for another read.
-    pub(crate) fn confirm_free(&self, since: Duration, is_free: impl Fn(Ipv4Addr) -> bool) {
-        let mut guard = self.state.lock();
+    /// Makes the addresses free that a read of an interface found, whose cool-down had ended at the time `since`, and that are not in
+    /// `published`, the annotations of pods that were read after `since`. The others wait for another read, as all do if that failed (`None`).
+    pub(crate) fn confirm_free(&self, since: Duration, published: Option<&BTreeSet<Ipv4Addr>>) {
+        let (now, mut guard) = (self.now(), self.state.lock());
         let TableState { machines, changed, .. } = &mut *guard;
         for (instance, machine) in machines.iter_mut() {
-            if machine.pool.confirm(since, since + CONFIRM_AGAIN, &is_free) {
+            if machine.pool.confirm_at().is_some_and(|at| at <= since) {
+                machine.pool.confirm(since, now, published);
                 changed.insert(instance.clone());
             }
         }

@@ -76,11 +76,15 @@ impl NodeTable {
         shared
     }
 
-    /// Records that a pod of the node uses the address in its status, whatever it was given. Returns the UID of another pod that has the
-    /// address.
+    /// Records that a pod of the node uses the address in its status, whatever it was given, or that it claims one in its annotation that was
+    /// found on the interface and is not [confirmed](Self::confirm_free) to be free: the process that led before has given it to the pod.
+    /// Returns the UID of another pod that has the address.
     pub fn confirm(&self, node: &str, pod: &KnownPod) -> Option<Uid> {
         let (now, mut state) = (self.now(), self.state.lock());
-        let machine = state.machine_of(node).filter(|_| pod.uses_it)?;
+        let machine = state.machine_of(node)?;
+        if !pod.uses_it && !machine.pool.is_unconfirmed(pod.address) {
+            return None;
+        }
         let held = machine.pool.address_of(&pod.uid).map(|held| held.address);
         if held == Some(pod.address) {
             return None;

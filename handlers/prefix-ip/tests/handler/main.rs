@@ -180,10 +180,28 @@ async fn after_a_restart_an_address_is_not_handed_out_that_a_pod_shows_before_it
     sleep(Duration::from_secs(31)).await;
     restarted.feed.added(pod("other", "Pending", "")).await.unwrap();
     assert_eq!(restarted.written(), ["144", "10.0.0.17/32"]);
-    restarted.published.lock().unwrap().clear();
+    restarted.feed.modified(pod("web", "Pending", "10.0.0.16/32")).await.unwrap();
+    let held = restarted.table.address_of("win", &"web".into()).map(|held| held.address.to_string());
+    assert_eq!(held.as_deref(), Some("10.0.0.16"), "the process that led before has given it to the pod");
+    assert!(restarted.written().iter().all(|written| written == "10.0.0.16/32"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_an_address_is_free_when_no_pod_shows_it_any_more() {
+    let cloud = cloud();
+    let world = World::new(&cloud, prefixes()).await;
+    world.feed.added(node("windows")).await.unwrap();
+    run_until_idle().await;
+    world.feed.added(pod("web", "Pending", "")).await.unwrap();
+    let restarted = World::new(&cloud, prefixes()).await;
+    restarted.published.lock().unwrap().push("10.0.0.16/32");
+    restarted.feed.added(node("windows")).await.unwrap();
     sleep(Duration::from_secs(31)).await;
+    restarted.published.lock().unwrap().clear();
+    restarted.feed.added(pod("other", "Pending", "")).await.unwrap();
+    sleep(Duration::from_secs(41)).await;
     restarted.feed.added(pod("third", "Pending", "")).await.unwrap();
-    assert_eq!(restarted.written(), ["10.0.0.16/32"]);
+    assert_eq!(restarted.written(), ["144", "10.0.0.17/32", "10.0.0.16/32"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use staffetta_prefix_ip::address::PRIVATE_IPV4_ADDRESS;
 use staffetta_prefix_ip::cluster::WatchedCluster;
 use staffetta_prefix_ip::handler::PrefixIpHandler;
 use staffetta_prefix_ip::nodes::NodeTable;
-use staffetta_prefix_ip::published::PodAnnotations;
+use staffetta_prefix_ip::published::AddressAnnotations;
 use staffetta_prefix_ip::source::PrefixSource;
 use staffetta_prefix_ip::worker::Worker;
 use tokio::task::JoinHandle;
@@ -89,7 +89,7 @@ impl World {
         let worker = Worker {
             provider: Arc::clone(cloud) as _,
             nodes: Arc::clone(&table),
-            published: Arc::new(PodAnnotations::new(client.clone())),
+            published: Arc::new(AddressAnnotations::new(client.clone())),
             resync_interval: RESYNC,
             report: Box::new(|_, _| ()),
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
 use staffetta_driver::virtual_node::{PodProgress, PodRequest};
 use staffetta_driver::{DriverError, Owner, Reason, Uid};
 use staffetta_handler::{EventNote, Failure, Written, causes};
@@ -56,19 +57,11 @@ impl Shared {
         if let Some(status) = out_of_pods(&pod, on_node.iter().map(|pod| &**pod), view.spec.max_pods) {
             self.pods.fresh(&pod)?;
             self.note_pod(owner, EventReason::OutOfPods, status["message"].as_str().unwrap_or_default());
-            return self.pods.status(&pod, status).await.map(drop).map_err(VirtualNodeError::Status);
+            return self.send_status(&pod, status).await.map(drop);
         }
         self.report_ephemeral_containers(&pod, owner);
         let workload = machine.workload(&owner.uid);
         let record = self.records.get(&owner.uid).map(|record| record.clone()).unwrap_or_default();
-        // The API server does not have the pod any more. Only the event of its deletion is still to come, or, after the removal, a
-        // finalizer of others keeps the object.
-        if record.finished {
-            return Ok(());
-        }
-        if record.deleted.is_some() {
-            return self.clear_pod(owner, &machine.name).await;
-        }
         let facts = PodFacts {
             reachable: view.accepts_pods(),
             workload: workload.as_deref(),
@@ -100,7 +93,9 @@ impl Shared {
                 self.report_outage(&pod, owner, &view);
                 Ok(())
             }
-            PodTask::Report => self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await,
+            PodTask::Report => {
+                self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await.map(drop)
+            }
             PodTask::Apply { replaces, lost } => {
                 let mut rest = Arc::clone(&pod);
                 if lost && !replaces {
@@ -111,7 +106,10 @@ impl Shared {
                     self.report(owner, EventReason::Lost, text);
                     let left = over.as_ref().and_then(|over| over.spec.as_ref());
                     if left.is_some_and(|left| left.containers.is_empty()) {
-                        return self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await;
+                        return self
+                            .write_status(&pod, &machine, (CREATING, ""), Change::Nothing)
+                            .await
+                            .map(drop);
                     }
                     rest = over.map_or(rest, Arc::new);
                 }
@@ -126,6 +124,8 @@ impl Shared {
                 applied
             }
             PodTask::Clear => self.take_removal_step(owner, &machine).await.map(drop),
+            // Only the event of the deletion is still to come, or a finalizer of others keeps the object.
+            PodTask::Remove if record.finished => Ok(()),
             PodTask::Remove => self.remove(&pod, owner, &machine).await,
         }
     }
@@ -169,15 +169,15 @@ impl Shared {
                 }
                 machine.wake_reader();
                 if !replaces {
-                    return self.write_status(pod, machine, (CREATING, ""), Change::Nothing).await;
+                    return self.write_status(pod, machine, (CREATING, ""), Change::Nothing).await.map(drop);
                 }
                 // The last read may still show the former workload.
                 self.wake(owner, machine, self.config.policy.poll_interval);
-                self.write_status(pod, machine, (CREATING, ""), Change::UnderWay).await
+                self.write_status(pod, machine, (CREATING, ""), Change::UnderWay).await.map(drop)
             }
             Ok(Step::Working(state)) => {
                 machine.wake_reader();
-                self.write_status(pod, machine, (CREATING, &state), change).await
+                self.write_status(pod, machine, (CREATING, &state), change).await.map(drop)
             }
             Ok(Step::Unanswered) => Ok(()),
             Err(error) => {
@@ -186,7 +186,9 @@ impl Shared {
                     VirtualNodeError::Environment(_) if !error.transient() => (REFUSED, causes(&error)),
                     other => (other.reason(), causes(other)),
                 };
-                self.write_status(pod, machine, (reason, &why), change).await?;
+                if self.write_status(pod, machine, (reason, &why), change).await? == Written::Gone {
+                    return Ok(());
+                }
                 if error.is_of_pod_alone() {
                     // It ends when the pod changes, which is an event.
                     let reason = error.reason();
@@ -295,15 +297,14 @@ impl Shared {
     }
 
     /// Computes the status of a pod and writes it, if it differs from the known one. `why` is the waiting reason and message of
-    /// the containers while the machine has no workload of the pod. If the API server does not have the pod any more, begins to remove its
-    /// workload: the event of the deletion may come much later, and until then, the machine would get the workload again.
+    /// the containers while the machine has no workload of the pod.
     async fn write_status(
         &self,
         pod: &Arc<Pod>,
         machine: &Machine,
         why: (&str, &str),
         change: Change,
-    ) -> Result<(), VirtualNodeError> {
+    ) -> Result<Written, VirtualNodeError> {
         let workload = machine.workload(&Owner::of(&pod.metadata).uid);
         let host_ip = machine.view().host_ip();
         let observation = PodObservation { workload: workload.as_deref(), why, change, host_ip };
@@ -313,12 +314,19 @@ impl Shared {
         // The specification stays that of the pod.
         let over = over.map(|over| Pod { spec: pod.spec.clone(), ..over });
         let wanted = status(over.as_ref().unwrap_or(pod), &observation, now);
-        let Some(patch) = patch(pod, &wanted) else { return Ok(()) };
+        let Some(patch) = patch(pod, &wanted) else { return Ok(Written::Done) };
         self.pods.fresh(pod)?;
-        match self.pods.status(pod, patch).await.map_err(VirtualNodeError::Status)? {
-            Written::Done => Ok(()),
-            Written::Gone => self.pod_is_gone(pod).await,
+        self.send_status(pod, patch).await
+    }
+
+    /// Writes the status of a pod. If the API server does not have the pod any more, begins to remove its workload: the event of the
+    /// deletion may come much later, and until then, the machine would get the workload again.
+    async fn send_status(&self, pod: &Arc<Pod>, status: Value) -> Result<Written, VirtualNodeError> {
+        let written = self.pods.status(pod, status).await.map_err(VirtualNodeError::Status)?;
+        if written == Written::Gone {
+            self.pod_is_gone(pod).await?;
         }
+        Ok(written)
     }
 
     /// Publishes an Event for a pod that waits for its unreachable machine, unless the last Event about its deployment was

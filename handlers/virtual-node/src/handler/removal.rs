@@ -54,7 +54,7 @@ impl Shared {
     }
 
     /// Handles the deletion of a pod, which the watch or the response to a write has shown: removes its workload, unless this process has
-    /// completed that already.
+    /// completed the deletion itself.
     pub(super) async fn pod_is_gone(&self, pod: &Arc<Pod>) -> Result<(), VirtualNodeError> {
         let (owner, node) = (&Owner::of(&pod.metadata), node_of(pod));
         if self.records.get(&owner.uid).is_some_and(|record| record.finished) {
@@ -76,7 +76,7 @@ impl Shared {
 
     /// Takes one step to remove the workload of a deleted pod, after a check at the API server that the pod does not
     /// exist.
-    pub(super) async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
+    async fn clear_pod(&self, owner: &Owner, node: &str) -> Result<(), VirtualNodeError> {
         self.pods.forget(owner.uid.as_str());
         let machine = self.node_store.get(node);
         let Some(machine) = machine.filter(|machine| machine.view().may_have_pods()) else {
@@ -98,15 +98,13 @@ impl Shared {
             self.forget(&owner.uid);
             return Ok(());
         }
+        self.cluster.remove_absent(&owner.uid);
         if self.take_removal_step(owner, &machine).await? {
             if machine.workload(&owner.uid).is_some() {
                 let text = "the deleted pod was removed from its machine";
                 self.note_pod(owner, EventReason::Removed, text);
             }
             self.forget(&owner.uid);
-            if self.cluster.pod(&owner.uid).is_some() {
-                self.records.entry(owner.uid.clone()).or_default().finished = true;
-            }
         }
         Ok(())
     }

@@ -103,7 +103,10 @@ async fn only_a_machine_that_answers_its_reader_and_not_for_a_pod_is_reported() 
 /// A back end that records what it is told of the pods to remove, and is done with the second step. It never completes a
 /// change of a pod. It counts the steps to deploy pods.
 #[derive(Default)]
-struct Removals(Mutex<Vec<PodRemoval>>, AtomicUsize);
+struct Removals {
+    removals: Mutex<Vec<PodRemoval>>,
+    applied: AtomicUsize,
+}
 
 #[async_trait]
 impl NodeBackEnd for Removals {
@@ -116,7 +119,7 @@ impl NodeBackEnd for Removals {
     }
 
     async fn apply(&self, _: &PodRequest) -> Result<PodProgress, DriverError> {
-        self.1.fetch_add(1, Ordering::Relaxed);
+        self.applied.fetch_add(1, Ordering::Relaxed);
         Ok(PodProgress::Done)
     }
 
@@ -125,7 +128,7 @@ impl NodeBackEnd for Removals {
     }
 
     async fn remove(&self, removal: &PodRemoval) -> Result<PodProgress, DriverError> {
-        let mut removals = self.0.lock();
+        let mut removals = self.removals.lock();
         removals.push(removal.clone());
         let working = PodProgress::Working { state: "stopping".into(), poll_after: Duration::from_secs(1) };
         Ok(if removals.len() < 2 { working } else { PodProgress::Done })
@@ -158,7 +161,7 @@ async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_s
     let shared = handler.shared();
     shared.pod_is_gone(&pod).await.unwrap();
     shared.clear_unowned(&Owner::of(&pod.metadata), "r1").await.unwrap();
-    let removals = removals.0.lock();
+    let removals = removals.removals.lock();
     assert_eq!(removals.len(), 2);
     for removal in removals.iter() {
         assert_eq!((&removal.owner, removal.pod.as_ref()), (&Owner::of(&pod.metadata), Some(&pod)));
@@ -173,14 +176,14 @@ async fn the_workload_of_a_pod_that_was_deleted_while_its_machine_was_unreachabl
     let shared = handler.shared();
     machine.fell_silent();
     shared.pod_is_gone(&pod).await.unwrap();
-    assert_eq!(removals.0.lock().len(), 0);
+    assert_eq!(removals.removals.lock().len(), 0);
     machine.report_arrived(true);
     for _ in 0..2 {
         let due = shared.delay_queue.next().await;
         shared.reconcile_pod(&due.owner(), "r1").await.unwrap();
     }
-    assert!(removals.0.lock().iter().all(|removal| removal.pod.as_ref() == Some(&pod)));
-    assert_eq!((removals.0.lock().len(), shared.records.len()), (2, 0));
+    assert!(removals.removals.lock().iter().all(|removal| removal.pod.as_ref() == Some(&pod)));
+    assert_eq!((removals.removals.lock().len(), shared.records.len()), (2, 0));
     shared.pod_is_gone(&pod).await.unwrap();
     shared.node_store.remove("r1");
     shared.reconcile_pod(&Owner::of(&pod.metadata), "r1").await.unwrap();
@@ -191,15 +194,18 @@ async fn the_workload_of_a_pod_that_was_deleted_while_its_machine_was_unreachabl
 async fn a_pod_is_not_deployed_again_that_the_api_server_does_not_have_although_no_event_shows_that() {
     let (_server, handler, _, removals, pod) = with_machine().await;
     let (shared, owner) = (handler.shared(), Owner::of(&pod.metadata));
-    shared.node_store.inventory("r1", &[].into());
     shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
     for _ in 0..4 {
         shared.reconcile_pod(&owner, "r1").await.unwrap();
+        shared.cluster.apply(&Event::Modified(Arc::clone(&pod)));
     }
-    assert_eq!((removals.1.load(Ordering::Relaxed), removals.0.lock().len()), (1, 2));
+    assert_eq!((removals.applied.load(Ordering::Relaxed), removals.removals.lock().len()), (1, 2));
+    assert!(shared.cluster.pods_on("r1").is_empty(), "other pods do not share anything with it");
     shared.cluster.apply(&Event::Deleted(Tombstone::Last(Arc::clone(&pod))));
     shared.pod_is_gone(&pod).await.unwrap();
-    assert_eq!((removals.0.lock().len(), shared.records.len()), (2, 0));
+    assert!(shared.records.is_empty());
+    shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
+    assert_eq!(shared.cluster.pods_on("r1").len(), 1, "nothing is kept of it");
 }
 
 #[tokio::test]
@@ -211,7 +217,7 @@ async fn a_back_end_is_told_what_a_pod_was_whose_deletion_no_watch_reported() {
     let missed = Tombstone::Missed(Arc::new(identity));
     shared.cluster.apply(&Event::Deleted(missed.clone()));
     ResourceEventHandler::<Pod>::on_deleted(&handler, &missed).await.unwrap();
-    assert_eq!(removals.0.lock()[0].pod.as_ref(), Some(&pod));
+    assert_eq!(removals.removals.lock()[0].pod.as_ref(), Some(&pod));
     assert!(shared.cluster.take_missed("u1").is_none(), "it is taken once");
 }
 
@@ -228,7 +234,7 @@ async fn the_workload_of_a_pod_whose_deletion_no_watch_reported_is_removed_even_
         let attempt = ResourceEventHandler::<Pod>::on_deleted(&handler, &missed).await;
         assert!(matches!(attempt, Err(VirtualNodeError::Owner(_))), "{attempt:?}");
     }
-    assert!(removals.0.lock().is_empty() && shared.records.contains_key(&"u1".into()));
+    assert!(removals.removals.lock().is_empty() && shared.records.contains_key(&"u1".into()));
 }
 
 #[tokio::test]

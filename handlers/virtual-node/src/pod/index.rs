@@ -38,6 +38,8 @@ struct Cluster {
     overlooked: HashMap<String, Instant>,
     /// The UIDs of pods that were deleted during a read of the pods of a node, by the name of that node.
     gone: HashMap<String, HashSet<String>>,
+    /// The UIDs of pods that the API server does not have any more, although no event has shown that yet.
+    absent: HashSet<String>,
     /// The last states of pods whose deletion no watch reported, until the handler takes them.
     missed: HashMap<String, Arc<Pod>>,
     /// A label of the nodes of a previous controller: the handler takes over the nodes that have it. `None` if there is no such controller.
@@ -63,6 +65,14 @@ impl ClusterIndex {
     /// Takes the last state of a pod whose deletion no watch reported; `None` if it was not in the index.
     pub(crate) fn take_missed(&self, uid: &str) -> Option<Arc<Pod>> {
         self.0.lock().missed.remove(uid)
+    }
+
+    /// Removes a pod from the index that the API server does not have any more. Events from before its deletion do not add it again.
+    pub(crate) fn remove_absent(&self, uid: &Uid) {
+        let mut cluster = self.0.lock();
+        if cluster.drop_pod(uid.as_str()).is_some() {
+            cluster.absent.insert(uid.as_str().to_owned());
+        }
     }
 
     /// Returns the pods on a node; none if the node has a kubelet.
@@ -149,7 +159,7 @@ impl Cluster {
     fn keep(&mut self, pod: &Pod) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-        if node.is_empty() || self.real_nodes.contains(&node) {
+        if node.is_empty() || self.real_nodes.contains(&node) || self.absent.contains(&uid) {
             return;
         }
         let pod = Arc::new(pod.clone());
@@ -207,6 +217,7 @@ impl Index<Pod> for ClusterIndex {
             Event::Added(pod) | Event::Modified(pod) => self.0.lock().keep(pod),
             Event::Deleted(tombstone) => {
                 let mut cluster = self.0.lock();
+                cluster.absent.remove(event.uid());
                 let pod = cluster.drop_pod(event.uid());
                 if let (Tombstone::Missed(_), Some(pod)) = (tombstone, pod) {
                     cluster.missed.insert(event.uid().to_owned(), pod);

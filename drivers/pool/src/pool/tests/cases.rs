@@ -53,13 +53,21 @@ fn a_found_item_is_free_once_its_cool_down_is_over_and_a_later_read_confirms_it(
     let mut pool = pool(0, 0);
     let existing = || Existing { config: 0, ready: false };
     pool.resync(pool.epoch(), &[(10, existing()), (20, existing())].into(), NOW);
-    let (end, again) = (NOW + COOL_DOWN, NOW + COOL_DOWN * 3);
-    pool.confirm(NOW + COOL_DOWN / 2, again, |_| true);
+    let (end, later) = (NOW + COOL_DOWN, NOW + COOL_DOWN * 2);
+    pool.confirm(NOW + COOL_DOWN / 2, end, |_| true);
     assert_eq!((pool.counts(end).warm, pool.counts(end).cooling), (0, 2), "the read began before");
-    pool.confirm(end, again, |item| item.0 == 10);
-    assert_eq!((pool.take(&1, &0, end), pool.confirm_at()), (Take::Got((10, 0)), Some(again)));
+    pool.confirm(end, end, |item| item.0 == 10);
+    assert_eq!(pool.take(&1, &0, end), Take::Got((10, 0)));
+    pool.discard_unused();
+    assert_eq!(pool.plan(end), None, "somebody may use the other one");
+    let again = pool.confirm_at().unwrap();
+    assert!(again >= end + Duration::from_secs(30), "{again:?}");
     pool.confirm(again, again, |_| true);
     assert_eq!((pool.take(&2, &0, again), pool.confirm_at()), (Take::Got((20, 0)), None));
+    assert!(pool.give_back(&2, &(20, 0), again));
+    pool.doubt(&(20, 0));
+    assert!(pool.tick(again + later).is_empty() && pool.counts(again + later).cooling == 1);
+    assert_eq!(pool.confirm_at(), Some(again + COOL_DOWN));
 }
 
 #[test]
@@ -88,8 +96,11 @@ fn after_a_start_nothing_is_made_ahead_of_demand_until_what_was_found_has_cooled
     assert_eq!(pool.take(&1, &0, NOW), Take::Got((0, 0)));
     assert_eq!((pool.next(NOW), pool.confirm_at()), (Some(NOW + COOL_DOWN), Some(NOW + COOL_DOWN)));
     assert_eq!(pool.plan(NOW + COOL_DOWN), None, "what was found may be free");
-    pool.confirm(NOW + COOL_DOWN, NOW + COOL_DOWN * 2, |_| false);
-    assert!(matches!(pool.plan(NOW + COOL_DOWN), Some(Action::Grow { count: 10, .. })));
+    pool.postpone(NOW + COOL_DOWN, NOW + COOL_DOWN);
+    assert_eq!(pool.plan(NOW + COOL_DOWN), None, "the read failed");
+    let again = pool.confirm_at().unwrap();
+    pool.confirm(again, again, |_| false);
+    assert!(matches!(pool.plan(again), Some(Action::Grow { count: 10, .. })));
 }
 
 #[test]

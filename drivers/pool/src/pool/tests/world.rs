@@ -252,7 +252,7 @@ impl<const SIZE: u32> World<SIZE> {
     fn resync(&mut self) {
         let Some((epoch, reported, since)) = self.reading.take() else { return };
         let found = self.pool.unconfirmed.clone();
-        self.pool.confirm(since, since + COOL_DOWN, |item| reported.contains_key(&item.0));
+        self.pool.confirm(since, self.now, |item| reported.contains_key(&item.0));
         let early = |(item, until): (&Item, &Duration)| *until > since && self.pool.warm.contains_key(item);
         assert!(!found.iter().any(early), "P8: an item was free before its cool-down was over");
         let drift = self.pool.resync(epoch, &reported, self.now);

@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Inner;
 
-/// The delay before a listing of the existing VIFs is repeated that failed, or that did not confirm all VIFs.
-pub(super) const LIST_AGAIN: Duration = Duration::from_secs(30);
+/// The delay before a failed listing of the existing VIFs is repeated.
+const LIST_AGAIN: Duration = Duration::from_secs(30);
 /// The time between two checks for deleted nodes.
 const CHECK: Duration = Duration::from_secs(60);
 /// The number of consecutive checks in which a node must be missing before its pooled VIFs are deleted.

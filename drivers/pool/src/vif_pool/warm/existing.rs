@@ -11,7 +11,6 @@ use staffetta_driver::{
     VifPoolObserver, addresses_of,
 };
 
-use super::background::LIST_AGAIN;
 use super::state::{KeyPool, Place, StartupPhase, VifPoolState, sorted};
 use super::{Inner, WarmVifPool};
 use crate::pool::{Adopted, Epoch, Existing};
@@ -51,7 +50,7 @@ impl VifPoolObserver for WarmVifPool {
         if let StartupPhase::Listed(found) = &mut state.phase {
             let found = std::mem::take(found);
             state.phase = StartupPhase::Open;
-            self.inner.compare_all(&mut state, found, &HashSet::new(), &BTreeMap::new(), Duration::ZERO);
+            self.inner.compare_all(&mut state, found, None, &BTreeMap::new(), Duration::ZERO);
             let background = tokio::spawn(Arc::clone(&self.inner).run());
             drop(self.background.set(background.abort_handle()));
         }
@@ -69,9 +68,8 @@ impl Inner {
     pub(super) async fn resync(self: &Arc<Self>) -> Result<Vec<Owned<Vif>>, DriverError> {
         let epoch = |(key, pool): (&Arc<_>, &KeyPool)| (Arc::clone(key), pool.warm.epoch());
         let (epochs, began) = (self.state.lock().pools.iter().map(epoch).collect(), self.now());
-        let may_confirm = self.confirm_at().is_some_and(|at| at <= began);
-        let published = if may_confirm { self.published.published_vifs().await? } else { HashSet::new() };
-        let mut found = self.bulk.list_vifs().await?;
+        let (found, published) = tokio::join!(self.bulk.list_vifs(), self.read_published(began));
+        let mut found = found?;
         let mut owned = std::mem::take(&mut found.owned);
         let mut state = self.state.lock();
         if matches!(state.phase, StartupPhase::Open) {
@@ -80,11 +78,22 @@ impl Inner {
                 let owner = Some(state.holder(&vif.id)?.clone());
                 Some(Owned { owner, resource: vif.clone() })
             }));
-            self.compare_all(&mut state, found, &published, &epochs, began);
+            self.compare_all(&mut state, found, published.as_ref(), &epochs, began);
         } else {
             state.phase = StartupPhase::Listed(found);
         }
         Ok(owned)
+    }
+
+    /// Reads the VIFs in the annotations of pods, if a listing that `began` then may confirm VIFs that an earlier one has found. Returns
+    /// `None` otherwise, and if that fails.
+    async fn read_published(&self, began: Duration) -> Option<HashSet<VifId>> {
+        self.confirm_at().filter(|at| *at <= began)?;
+        let published = self.published.published_vifs().await;
+        let failed = |error: &DriverError| {
+            tracing::warn!(error = %error, "the annotations of pods cannot be read; VIFs that were found wait for that");
+        };
+        published.inspect_err(failed).ok()
     }
 
     /// Asks the background task to list the existing VIFs, because the pool may differ from them.
@@ -95,12 +104,12 @@ impl Inner {
 
     /// Corrects the pools of all keys according to a listing of the existing VIFs, as [`compare`](Self::compare) does for one key. `epochs`
     /// are the states of the pools when the listing `began`; a pool that was created later is left to the next listing. `published` are the
-    /// VIFs in the annotations of pods since then, if that listing may confirm VIFs that an earlier one has found.
+    /// VIFs in the annotations of pods since then; `None` if they are not known.
     fn compare_all(
         self: &Arc<Self>,
         state: &mut VifPoolState,
         found: PooledVifList,
-        published: &HashSet<VifId>,
+        published: Option<&HashSet<VifId>>,
         epochs: &BTreeMap<Arc<VifPoolKey>, Epoch>,
         began: Duration,
     ) {
@@ -111,12 +120,13 @@ impl Inner {
         for pooled in usable {
             by_key.entry(Arc::new(pooled.key.clone())).or_default().push(pooled);
         }
+        let now = self.now();
         for (key, pooled) in by_key {
             // A key whose pool is younger than the listing is left to the next one.
             if state.pools.contains_key(&key) && !epochs.contains_key(&key) {
                 continue;
             }
-            self.compare(state, &key, epochs.get(&key).copied(), pooled, published, began);
+            self.compare(state, &key, epochs.get(&key).copied(), pooled, published, (began, now));
         }
         let held = state.record_unnamed(None, !began.is_zero());
         self.adopt_all(state, held);
@@ -143,8 +153,12 @@ impl Inner {
             let Some(Place { key, .. }) = state.places.get(&id).cloned() else { continue };
             if let Some(pool) = state.pools.get_mut(&key) {
                 pool.warm.give_back(&hold, &id, self.now());
+                // Another pod may have got it from the process that led before.
+                pool.warm.doubt(&id);
             }
             self.reconcile(state, &key);
+            // The background task makes the listing that confirms it.
+            self.wake.notify_one();
         }
     }
 
@@ -157,8 +171,8 @@ impl Inner {
         key: &Arc<VifPoolKey>,
         epoch: Option<Epoch>,
         pooled: Vec<PooledVif>,
-        published: &HashSet<VifId>,
-        began: Duration,
+        published: Option<&HashSet<VifId>>,
+        (began, now): (Duration, Duration),
     ) {
         let (mut existing, mut vifs) = (BTreeMap::new(), BTreeMap::new());
         for PooledVif { security_groups, vif, .. } in pooled {
@@ -167,10 +181,14 @@ impl Inner {
             vifs.insert(vif.id.clone(), Arc::new(vif));
         }
         let pool = state.pool(key, &self.policy);
-        let is_free = |id: &VifId| vifs.contains_key(id) && !published.contains(id);
-        pool.warm.confirm(began, began + LIST_AGAIN, is_free);
+        match published {
+            Some(published) => {
+                pool.warm.confirm(began, now, |id| vifs.contains_key(id) && !published.contains(id));
+            }
+            None => pool.warm.postpone(began, now),
+        }
         let epoch = epoch.unwrap_or_else(|| pool.warm.epoch());
-        let drift = pool.warm.resync(epoch, &existing, self.now());
+        let drift = pool.warm.resync(epoch, &existing, now);
         for (id, vif) in &vifs {
             // A VIF that a pod uses is compared with the one that the pod returns.
             let free = !state.holders.contains_key(id);

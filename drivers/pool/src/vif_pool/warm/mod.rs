@@ -55,7 +55,7 @@ pub type IsLeader = Arc<dyn Fn() -> bool + Send + Sync>;
 pub struct VifPoolMetrics {
     /// The number of free VIFs, which can be handed out at once.
     pub free: usize,
-    /// The number of VIFs that were returned and are still in their cool-down.
+    /// The number of VIFs that were returned and are still in their cool-down, or were found and are not known to be free yet.
     pub cooling: usize,
     /// The number of VIFs that pods use.
     pub used: usize,

@@ -29,7 +29,7 @@ impl Pooled {
     async fn take_over_with(mut world: World, shown: Arc<Pod>) -> Self {
         let stock = Arc::new(MemoryBulkVifDriver::new(Arc::clone(&world.network), "east".into()));
         let vifs = Arc::clone(&world.vifs) as Arc<dyn PodVifDriver>;
-        let (bulk, published) = (Arc::clone(&stock) as _, Arc::new(PodAnnotations::new(world.api.client())));
+        let (bulk, published) = (Arc::clone(&stock) as _, Arc::new(VifAnnotations::new(world.api.client())));
         let pool = Arc::new(WarmVifPool::new(bulk, vifs, published, POLICY, Arc::new(|| true)));
         world.handler.drivers.pool = Arc::clone(&pool) as _;
         let drivers = world.handler.drivers.clone();
