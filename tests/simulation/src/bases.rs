@@ -145,9 +145,9 @@ impl World {
     /// Executes the request of `who` to unload a module.
     fn unload(&self, who: &str, base: &str, key: &ContainerKey) -> Option<OperationResponseResult> {
         self.note(who, &format!("{base} unloads {key}"));
-        self.bases.at(base, |base| base.modules.remove(key))?;
+        let removed = self.bases.at(base, |base| base.modules.remove(key))?;
         let needed = |pod: &crate::world::PodView| pod.container == key.to_string() && !pod.deleting;
-        if let Some(pod) = self.pods().into_values().find(needed) {
+        if let Some(pod) = self.pods().into_values().find(needed).filter(|_| removed.is_some()) {
             self.violated(&format!("{who} unloads {key} of the living pod {}", pod.name));
         }
         Some(OperationResponseResult::Success)
