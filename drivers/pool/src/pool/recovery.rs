@@ -144,7 +144,7 @@ impl<K: PoolKind> WarmPool<K> {
 
     /// Ends the cool-down of an item only after another read [confirms](Self::confirm) it, because an owner of it may be unknown. Does nothing
     /// if the item is not in its cool-down.
-    pub fn doubt(&mut self, item: &K::Item) {
+    pub fn mark_unconfirmed(&mut self, item: &K::Item) {
         if let Some(place) = self.cooling.iter().position(|(cooling, _)| cooling == item)
             && let Some((item, until)) = self.cooling.remove(place)
         {

@@ -65,7 +65,7 @@ fn a_found_item_is_free_once_its_cool_down_is_over_and_a_later_read_confirms_it(
     pool.confirm(again, again, |_| true);
     assert_eq!((pool.take(&2, &0, again), pool.confirm_at()), (Take::Got((20, 0)), None));
     assert!(pool.give_back(&2, &(20, 0), again));
-    pool.doubt(&(20, 0));
+    pool.mark_unconfirmed(&(20, 0));
     assert!(pool.tick(again + later).is_empty() && pool.counts(again + later).cooling == 1);
     assert_eq!(pool.confirm_at(), Some(again + COOL_DOWN));
 }

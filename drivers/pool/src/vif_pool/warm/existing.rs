@@ -154,7 +154,7 @@ impl Inner {
             if let Some(pool) = state.pools.get_mut(&key) {
                 pool.warm.give_back(&hold, &id, self.now());
                 // Another pod may have got it from the process that led before.
-                pool.warm.doubt(&id);
+                pool.warm.mark_unconfirmed(&id);
             }
             self.reconcile(state, &key);
             // The background task makes the listing that confirms it.
