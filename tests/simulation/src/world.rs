@@ -367,6 +367,12 @@ impl World {
         let (holder, renewed) =
             (text(&lease["spec"]["holderIdentity"]), lease["spec"]["renewTime"].is_string());
         let last = state.leases.entry(name.to_owned()).or_default();
+        if let Holder::Held(name, until) = last
+            && *method == Method::POST
+        {
+            // The one before was deleted together with its node.
+            *last = Holder::Deleted(Some((name.clone(), *until)));
+        }
         *last = match &*last {
             Holder::Held(name, until) if *method == Method::DELETE => {
                 Holder::Deleted(Some((name.clone(), *until)))
