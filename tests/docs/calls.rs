@@ -20,7 +20,7 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("STAFFETTA_YANG_DIR=... cargo test ", "step yang prepare_yang"),
     ("cargo test --features simulated --test openstack ", "run_tests \"${flags[@]}\""),
     ("cargo test --workspace", "cargo test --workspace --no-fail-fast"),
-    ("cargo xtask simulate ", "cargo xtask simulate --seeds 200"),
+    ("cargo xtask simulate ", "cargo xtask simulate --seeds 100"),
     ("devstack/real/openstack down ", "bring_up openstack"),
     ("export KUBECONFIG=", "bring_up kubernetes"),
     ("export STAFFETTA_REAL_OPENSTACK=", "bring_up openstack"),

@@ -67,7 +67,11 @@ pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
 
 /// All bases.
 #[derive(Default)]
-pub(crate) struct Bases(Mutex<BTreeMap<String, Base>>);
+pub(crate) struct Bases {
+    bases: Mutex<BTreeMap<String, Base>>,
+    /// The modules that were loaded when their pods were gone, since the watch of the replica lagged.
+    late: Mutex<BTreeSet<ContainerKey>>,
+}
 
 /// A base.
 #[derive(Default)]
@@ -88,7 +92,11 @@ struct Module {
 
 impl Bases {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Base>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.bases.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn late(&self) -> MutexGuard<'_, BTreeSet<ContainerKey>> {
+        self.late.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Calls `work` with a base, if it runs.
@@ -129,6 +137,9 @@ impl World {
             base.modules.entry(key.clone()).or_insert(module);
             before
         })?;
+        if !self.pods().into_values().any(|pod| pod.container == key.as_str()) {
+            self.bases.late().insert(key.clone());
+        }
         match before {
             None => Some(OperationResponseResult::Success),
             Some((loader, asked)) => {
@@ -394,7 +405,9 @@ impl Scene for Modules {
             }
         }
         let is_known = |key: &ContainerKey| {
-            pods.values().any(|pod| pod.container == key.as_str()) || self.abandoned().contains(key.as_str())
+            pods.values().any(|pod| pod.container == key.as_str())
+                || self.abandoned().contains(key.as_str())
+                || world.bases.late().contains(key)
         };
         let left = bases.values().flat_map(|base| base.modules.keys()).find(|key| !is_known(key));
         left.map(|key| format!("the module {key} belongs to no pod"))
