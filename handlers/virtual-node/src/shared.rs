@@ -80,6 +80,8 @@ pub(crate) struct PodRecord {
     /// The digest (`pod::form`) of the specification that this process has deployed completely; `None` if it has deployed
     /// none.
     pub(crate) applied: Option<u64>,
+    /// `true` if the API server has confirmed that the pod exists, before this process deployed again what an earlier one had deployed.
+    pub(crate) confirmed: bool,
     /// `true` if this process has seen the pod's workload on the machine.
     pub(crate) workload_seen: bool,
     /// The reason of the last Event about the current deployment or outage, so that no Event is repeated; `None` without one.

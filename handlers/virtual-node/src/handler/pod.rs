@@ -97,6 +97,14 @@ impl Shared {
                 self.write_status(&pod, &machine, (CREATING, ""), Change::Nothing).await.map(drop)
             }
             PodTask::Apply { replaces, lost } => {
+                if workload.is_none() && was_made(&pod) && record.applied.is_none() && !record.confirmed {
+                    // An earlier process made it. Its pod may be gone since, although no event has shown that yet.
+                    let exists = self.exists(owner).await;
+                    if !exists.map_err(|error| VirtualNodeError::Owner(Box::new(error)))? {
+                        return self.pod_is_gone(&pod).await;
+                    }
+                    self.records.entry(owner.uid.clone()).or_default().confirmed = true;
+                }
                 let mut rest = Arc::clone(&pod);
                 if lost && !replaces {
                     let over = after_loss(&pod, workload.as_deref(), Timestamp::now());

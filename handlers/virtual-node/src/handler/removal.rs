@@ -125,7 +125,7 @@ impl Shared {
 
     /// Asks the API server for the pod `owner`, and returns `true` if it exists. (A pod that cannot be decoded exists, but is in
     /// no index.) If the machine stores only a shortened name of the pod, all pods of the namespace are listed.
-    async fn exists(&self, owner: &Owner) -> kube::Result<bool> {
+    pub(super) async fn exists(&self, owner: &Owner) -> kube::Result<bool> {
         let pods: Api<Pod> = Api::namespaced(self.config.client.clone(), &owner.namespace);
         let is_it = |metadata: &ObjectMeta| metadata.uid.as_deref() == Some(owner.uid.as_str());
         let whole = owner.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));

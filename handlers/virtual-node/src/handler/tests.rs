@@ -209,6 +209,25 @@ async fn a_pod_is_not_deployed_again_that_the_api_server_does_not_have_although_
 }
 
 #[tokio::test]
+async fn what_an_earlier_process_had_deployed_is_deployed_again_only_if_its_pod_exists() {
+    let (_server, handler, machine, removals, pod) = with_machine().await;
+    let shared = handler.shared();
+    let mut running = Pod::clone(&pod);
+    running.metadata.uid = Some("u2".into());
+    let container = json!({ "name": "app", "image": "i", "imageID": "", "ready": true, "restartCount": 0, "containerID": "m://1" });
+    let status = json!({ "phase": "Running", "containerStatuses": [container] });
+    running.status = serde_json::from_value(status).unwrap();
+    let (owner, running) = (Owner::of(&running.metadata), Arc::new(running));
+    machine.set_expected(std::slice::from_ref(&running));
+    shared.cluster.apply(&Event::Added(running));
+    for _ in 0..4 {
+        shared.reconcile_pod(&owner, "r1").await.unwrap();
+    }
+    assert_eq!(removals.applied.load(Ordering::Relaxed), 0);
+    assert!(shared.cluster.pods_on("r1").is_empty());
+}
+
+#[tokio::test]
 async fn a_back_end_is_told_what_a_pod_was_whose_deletion_no_watch_reported() {
     let (_server, handler, _, removals, pod) = with_machine().await;
     let shared = handler.shared();
