@@ -164,13 +164,10 @@ impl<K: PoolKind> WarmPool<K> {
         self.to_delete.insert(name.clone());
     }
 
-    /// Requests the deletion of all groups without an item in use, without a cool-down. Groups with items that are not
-    /// [confirmed](Self::confirm) yet stay.
+    /// Requests the deletion of all groups without an item in use, without a cool-down.
     pub fn discard_unused(&mut self) {
         for name in self.groups.keys().cloned().collect::<Vec<_>>() {
-            if !K::items(&name).iter().any(|item| self.unconfirmed.contains_key(item)) {
-                self.discard(&name);
-            }
+            self.discard(&name);
         }
     }
 
