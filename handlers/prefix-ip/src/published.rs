@@ -14,8 +14,8 @@ use crate::address::{PRIVATE_IPV4_ADDRESS, parse};
 /// process that led before may take effect after this one has listed the pods, and its watch may show that much later.
 #[async_trait]
 pub trait PublishedAddresses: Send + Sync {
-    /// Returns the addresses in the annotations of all pods that may still have a network. They are read from the API server, so that each write is
-    /// seen that took effect before the call.
+    /// Returns the addresses in the annotations of all pods that may still have a network. They are read from the API server, so that each
+    /// write is seen that took effect before the call.
     async fn published_addresses(&self) -> Result<BTreeSet<Ipv4Addr>, HandlerError>;
 }
 

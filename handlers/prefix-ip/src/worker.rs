@@ -1,5 +1,6 @@
 //! The task that calls the provider for all nodes: assigns blocks, removes blocks, and reads the interfaces
-//! to find differences. It also reads the annotations of pods, to confirm that addresses are free. A block is a prefix of 28 bits or a single IPv4 address.
+//! to find differences. It also reads the annotations of pods, to confirm that addresses are free. A block is a prefix of 28 bits or a
+//! single IPv4 address.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

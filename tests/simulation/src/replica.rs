@@ -119,7 +119,7 @@ async fn start(link: &Arc<Link>, options: Options) -> Controller {
         ("LEADER_ELECTION__NAMESPACE", "kube-system"),
         ("ADMIN__LISTEN", "127.0.0.1:0"),
         ("VNODE__TUNNELS", "[\"simulated\"]"),
-        ("VNODE__OPERATION_TIMEOUT_MS", "120000"),
+        ("VNODE__OPERATION_TIMEOUT_MS", "60000"),
         ("VNODE__UNINSTALL_UNOWNED_AFTER_MS", "60000"),
         ("LOAD_BALANCERS__CHECK_INTERVAL_S", "60"),
         ("VIF_POOL__PORTS_POOL_MIN", "2"),

@@ -68,7 +68,7 @@ struct State {
     changes: usize,
 }
 
-/// Who holds a Lease, according to the API server.
+/// The holder of a Lease, as the API server shows it.
 #[derive(Clone, Default)]
 enum Holder {
     /// Nobody, or somebody who has given it up.

@@ -78,6 +78,8 @@ pub(super) struct ReportedContainer {
     pub(super) message: String,
     /// The time at which this process first observed the state.
     since: Instant,
+    /// The time of the last report, which shows the state.
+    reported: Instant,
     /// The time of the last change of the state, by the clock of the base.
     changed: Timestamp,
     /// `true` if the last report had an older change of the state, which was ignored.
@@ -170,7 +172,7 @@ impl BaseContainers {
                 container.failure = None;
                 ContainerStep::Done
             }
-            ContainerState::Unresolved | ContainerState::Resolved if now < shown.since + limit => {
+            ContainerState::Unresolved | ContainerState::Resolved if shown.may_load(limit) => {
                 ContainerStep::Wait(format!("the base loads it ({})", shown.state))
             }
             ContainerState::Deactivated if shown.reason == UNKNOWN_STATE => failing(
@@ -209,10 +211,9 @@ impl BaseContainers {
         if let Some(operation) = &container.operation {
             return ContainerStep::Wait(operation.action.progress().to_owned());
         }
-        let is_loading = |state| matches!(state, ContainerState::Unresolved | ContainerState::Resolved);
         match &container.shown {
             // The former controller had it loaded. What is unloaded before that has ended may appear afterwards, when no pod has it any more.
-            Some(shown) if is_loading(shown.state) && now < shown.since + self.limit => {
+            Some(shown) if shown.may_load(self.limit) => {
                 ContainerStep::Wait(format!("the base loads it ({})", shown.state))
             }
             Some(shown) if shown.state != ContainerState::Stopped => {
@@ -460,6 +461,7 @@ impl BaseContainer {
         let before = known.as_ref().map(|known| known.state);
         self.shown = status.map(|status| ReportedContainer {
             since: known.filter(|known| known.state == status.state).map_or(now, |known| known.since),
+            reported: now,
             state: status.state,
             pod_key: status.pod_key,
             reason: status.reason,
@@ -486,6 +488,13 @@ impl BaseContainer {
 }
 
 impl ReportedContainer {
+    /// Returns `true` if the base loads the container, unless a report shows that this takes longer than `limit`. Without a report, it may
+    /// have been loaded since.
+    fn may_load(&self, limit: Duration) -> bool {
+        matches!(self.state, ContainerState::Unresolved | ContainerState::Resolved)
+            && self.reported < self.since + limit
+    }
+
     /// Returns `true` unless the base has the container for another pod.
     pub(super) fn is_of(&self, pod: &PodKey) -> bool {
         self.pod_key == PodKey::All || self.pod_key == *pod

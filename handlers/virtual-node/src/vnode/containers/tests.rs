@@ -398,6 +398,8 @@ fn what_is_loaded_is_activated_unless_its_state_is_unknown_and_what_is_being_loa
     assert!(matches!(start(&mut off, &key(), "a", false, now), ContainerStep::Failing { .. }));
     let mut loads = base(&[("cart:1", "RESOLVED")], now);
     assert!(matches!(start(&mut loads, &key(), "a", false, now), ContainerStep::Wait(_)));
+    let waits = start(&mut loads, &key(), "a", false, now + LIMIT * 2);
+    assert!(matches!(waits, ContainerStep::Wait(_)), "it may run by now: {waits:?}");
     loads.report(statuses(&[("cart:1", "RESOLVED")]), now + LIMIT);
     assert_eq!(start(&mut loads, &key(), "a", false, now + LIMIT), ContainerStep::Send(Stop), "it is stuck");
     let mut stopped = base(&[("cart:1", "STOPPED")], now);
