@@ -141,6 +141,12 @@ async fn each_replica_checks_its_own_rights_and_its_own_bases() {
     let denied = Fault::Answer { code: 201, body: denied.to_string() };
     operator.other.proxy.faults().inject(review, usize::MAX, denied);
 
+    // A base that has just changed its replica answers a moment later.
+    eventually("each replica knows its bases", async || {
+        let (_, said) = operator.plugin("check -o json").await;
+        held.iter().all(|held| said.contains(&format!("{held} of {held} answer")))
+    })
+    .await;
     let (code, said) = operator.plugin("check -o json").await;
     assert_eq!(code, 1, "{said}");
     let report = said.split("\nerror: ").next().unwrap();
