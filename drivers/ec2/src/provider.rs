@@ -251,21 +251,26 @@ impl PrefixProvider for Ec2Prefixes {
     }
 
     /// Removes blocks from an interface. EC2 rejects the whole request if one of the blocks is not assigned any more; a second request then
-    /// removes the blocks that are still assigned. Succeeds if the interface does not exist.
+    /// removes the blocks that are still assigned. Succeeds if the interface does not exist. An error after which some of the blocks may be
+    /// gone is ambiguous.
     async fn unassign(&self, interface: &InterfaceId, blocks: &[Ipv4Net]) -> Result<(), DriverError> {
         let Err(failure) = self.remove(interface, blocks).await else { return Ok(()) };
         match failure.code.as_str() {
             "InvalidNetworkInterfaceID.NotFound" => Ok(()),
             "InvalidParameterValue" | "InvalidNetworkInterface.InUse" => {
-                let present = self.present(interface, blocks).await?;
+                let is_some_removed = failure.code == "InvalidParameterValue";
+                let present = self.present(interface, blocks).await.map_err(DriverError::maybe_applied)?;
                 if present.is_empty() {
                     return Ok(());
                 }
                 if present.len() == blocks.len() {
-                    return Err(failure.error);
+                    // A read may be older than the removal.
+                    let error = failure.error;
+                    return Err(if is_some_removed { error.maybe_applied() } else { error });
                 }
                 warn!(%interface, "some blocks of an interface were removed by somebody else");
-                Ok(self.remove(interface, &present).await?)
+                let removed = self.remove(interface, &present).await;
+                removed.map_err(|failure| failure.error.maybe_applied())
             }
             _ => Err(failure.error),
         }

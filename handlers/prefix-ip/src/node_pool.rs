@@ -83,8 +83,12 @@ pub struct NodePool {
     largest: [usize; 2],
     /// The blocks with addresses in use that the last read lacked. They are lost if the next one lacks them too.
     absent: BTreeSet<Ipv4Net>,
+    /// The blocks that an attempted removal may have removed; no read has shown yet whether it did.
+    unclear: BTreeSet<Ipv4Net>,
     /// The blocks of other lengths.
     unusable: BTreeSet<Ipv4Net>,
+    /// Those of them that were reported.
+    reported: BTreeSet<Ipv4Net>,
 }
 
 /// The time, as a multiple of the cool-down, for which a pool keeps blocks that it does not need, because the next pods may need them.
@@ -118,13 +122,15 @@ impl NodePool {
             lacks_blocks: [false; 2],
             largest: [usize::MAX; 2],
             absent: BTreeSet::new(),
+            unclear: BTreeSet::new(),
             unusable: BTreeSet::new(),
+            reported: BTreeSet::new(),
         };
         node.configure(settings, now);
         let epoch = node.epoch();
         node.resync(epoch, &interface.blocks, now);
         // The second read reports them.
-        node.unusable.clear();
+        node.reported.clear();
         node
     }
 
@@ -312,10 +318,10 @@ impl NodePool {
         let of_kind = |kind| move |block: &&Ipv4Net| BlockKind::of(**block) == kind;
         let unusable: BTreeSet<_> = blocks.iter().filter(of_kind(None)).copied().collect();
         let mut drift = InterfaceDrift {
-            unusable: unusable.difference(&self.unusable).copied().collect(),
+            unusable: unusable.difference(&self.reported).copied().collect(),
             ..Default::default()
         };
-        self.unusable = unusable;
+        (self.reported, self.unusable) = (unusable.clone(), unusable);
         let in_use = self.pools.iter().flat_map(WarmPool::held).map(|(item, _)| item.block);
         let absent: BTreeSet<_> = in_use.filter(|block| !blocks.contains(block)).collect();
         let absent: BTreeSet<_> = absent.difference(&std::mem::take(&mut self.absent)).copied().collect();
@@ -330,6 +336,7 @@ impl NodePool {
             let Drift { found, lost, lost_in_use } = pool.resync(epoch, &existing, now);
             if is_complete {
                 pool.keep(blocks, now);
+                self.unclear.retain(|block| BlockKind::of(*block) != Some(kind));
             }
             drift.found.extend(found);
             drift.lost.extend(lost);

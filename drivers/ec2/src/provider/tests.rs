@@ -228,6 +228,28 @@ async fn blocks_that_are_not_assigned_count_as_removed_and_the_others_are_remove
 }
 
 #[tokio::test]
+async fn an_error_after_which_some_of_the_blocks_may_be_gone_is_ambiguous() {
+    let endpoint = Endpoint::new().await;
+    let both = blocks(&["10.0.0.16/28", "10.0.0.48/28"]);
+    let (driver, id) = (&endpoint.driver, "eni-1".into());
+    endpoint.answer("UnassignPrivateIpAddresses", "", 400, &error("InvalidParameterValue")).await;
+    endpoint.answer_once("DescribeNetworkInterfaces", 400, &error("InternalError")).await;
+    assert!(driver.unassign(&id, &both).await.unwrap_err().ambiguous(), "it cannot be read");
+    let shows = |prefixes: &[&str]| {
+        let prefixes: String =
+            prefixes.iter().map(|prefix| format!("<item><ipv4Prefix>{prefix}</ipv4Prefix></item>")).collect();
+        format!(
+            "<DescribeNetworkInterfacesResponse><networkInterfaceSet><item><networkInterfaceId>eni-1</networkInterfaceId>\
+            <ipv4PrefixSet>{prefixes}</ipv4PrefixSet></item></networkInterfaceSet></DescribeNetworkInterfacesResponse>"
+        )
+    };
+    endpoint.answer_once("DescribeNetworkInterfaces", 200, &shows(&["10.0.0.16/28", "10.0.0.48/28"])).await;
+    assert!(driver.unassign(&id, &both).await.unwrap_err().ambiguous(), "the read may be old");
+    endpoint.answer_once("DescribeNetworkInterfaces", 200, &shows(&["10.0.0.16/28"])).await;
+    assert!(driver.unassign(&id, &both).await.unwrap_err().ambiguous(), "one of them is gone");
+}
+
+#[tokio::test]
 async fn an_interface_that_is_gone_has_no_blocks_and_a_rejection_that_is_none_of_these_is_an_error() {
     let endpoint = Endpoint::new().await;
     endpoint

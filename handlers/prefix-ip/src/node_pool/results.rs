@@ -21,7 +21,7 @@ impl NodePool {
     /// `kind`, are found by the next [`resync`](Self::resync).
     ///
     /// A provider assigns all blocks of a request or none. If it has fewer than requested, as many as the waiting pods need are requested
-    /// next, and then one; this returns `true` if such a request is to follow at once.
+    /// next, and then one; this returns `true` if such a request is to follow at once. Each success doubles the limit again.
     pub fn assigned(
         &mut self,
         op: u64,
@@ -39,9 +39,9 @@ impl NodePool {
         if is_repeated {
             let counts = pool.counts(now);
             let needed = counts.waiting.saturating_sub(counts.warm).div_ceil(kind.size());
-            *largest = needed.clamp(1, count - 1);
+            *largest = if needed < count { needed.max(1) } else { 1 };
         } else if !got.is_empty() {
-            *largest = usize::MAX;
+            *largest = largest.saturating_mul(2);
         }
         let is_recorded = pool.grown(op, Grown { got, rest: 0, shortfall: error.map(shortfall) }, now);
         if is_recorded && is_repeated {
@@ -52,8 +52,8 @@ impl NodePool {
     }
 
     /// Records the result of the removal of `blocks` with the id `op` ([`Action::Shrink`](staffetta_pool::Action::Shrink)), and the
-    /// error if it failed. Blocks whose removal was refused are free again; if its effect is not known, the next [`resync`](Self::resync)
-    /// shows it. A late or repeated result changes nothing.
+    /// error if it failed. Blocks whose removal was refused are free again; if the effect of this or an earlier attempt is not known, the next
+    /// [`resync`](Self::resync) shows it. A late or repeated result changes nothing.
     pub fn unassigned(
         &mut self,
         op: u64,
@@ -62,9 +62,19 @@ impl NodePool {
         error: Option<&DriverError>,
         now: Duration,
     ) {
-        let (pool, left) = (&mut self.pools[kind as usize], if error.is_some() { blocks } else { &[] });
-        if pool.shrunk(op, left, now) && error.is_some_and(|error| !error.ambiguous()) {
-            pool.keep(left, now);
+        let pool = &mut self.pools[kind as usize];
+        let Some(error) = error else {
+            pool.shrunk(op, &[], now);
+            self.unclear.retain(|block| !blocks.contains(block));
+            return;
+        };
+        if pool.shrunk(op, blocks, now) {
+            if error.ambiguous() {
+                self.unclear.extend(blocks);
+            } else {
+                // An earlier attempt may have removed the others.
+                pool.keep(blocks.iter().filter(|block| !self.unclear.contains(block)), now);
+            }
         }
     }
 }

@@ -194,6 +194,7 @@ fn a_block_of_another_length_takes_a_slot_and_is_reported_once() {
     let strange: Ipv4Net = "10.0.9.0/29".parse().unwrap();
     cloud.0.blocks.insert(strange);
     let mut node = NodePool::new(&cloud.0, settings(true), COOL_DOWN, now);
+    assert_eq!(node.capacity(now), 128, "also before the second read");
     let drift = node.resync(node.epoch(), &cloud.0.blocks, now);
     assert_eq!(drift.unusable, [strange]);
     assert_eq!(node.resync(node.epoch(), &cloud.0.blocks, now), InterfaceDrift::default());
@@ -204,6 +205,45 @@ fn a_block_of_another_length_takes_a_slot_and_is_reported_once() {
     // It panics if it requests more than there is room for.
     cloud.serve(&mut node, now);
     assert_eq!(cloud.0.blocks.len(), SLOTS);
+}
+
+#[test]
+fn a_block_that_an_attempted_removal_may_have_removed_gives_no_address_before_a_read_shows_it() {
+    let (mut cloud, mut now) = (Cloud::new(), Duration::ZERO);
+    let mut node = NodePool::new(&cloud.0, settings(true), COOL_DOWN, now);
+    for number in 0..40 {
+        let _ = node.take(&pod(number), now);
+    }
+    cloud.serve(&mut node, now);
+    let mut removed = Vec::new();
+    for number in 0..40 {
+        node.give_back(&pod(number), now);
+    }
+    for attempt in 0..4 {
+        let action = loop {
+            now += Duration::from_secs(1);
+            assert!(now < COOL_DOWN * 20, "nothing is removed");
+            if let Some(NodeAction { kind, action: Action::Shrink { op, groups } }) =
+                node.plan(now).into_iter().next()
+            {
+                break (op, kind, groups);
+            }
+        };
+        let (op, kind, blocks) = action;
+        let error = DriverError::new(Reason::Unavailable, "remove");
+        // The first attempt takes effect, and its response is lost. The later ones are not sent.
+        let error = if attempt == 0 { error.maybe_applied() } else { error };
+        cloud.0.blocks.retain(|block| !blocks.contains(block));
+        node.unassigned(op, kind, &blocks, Some(&error), now);
+        removed = blocks;
+    }
+    for number in 0..40 {
+        if let Ok(held) = node.take(&pod(100 + number), now) {
+            assert!(!removed.iter().any(|block| block.contains(&held.address)), "{}", held.address);
+        }
+    }
+    let drift = node.resync(node.epoch(), &cloud.0.blocks, now);
+    assert!(drift.lost_in_use.is_empty() && !removed.is_empty(), "{drift:?}");
 }
 
 /// An operation of a test case.

@@ -205,6 +205,22 @@ async fn of_fewer_blocks_than_requested_a_node_gets_as_many_as_its_pods_need_and
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_stays_too_large_goes_down_to_one_block_at_once() {
+    // A /26 has two free prefixes between its reserved addresses, and pods for seven wait.
+    let world = World::new("10.0.0.0/26").await;
+    for pod in 0..112 {
+        let _ = world.take(&format!("pod-{pod}"));
+    }
+    pass(2).await;
+    assert_eq!(world.cloud.blocks().len(), 2);
+    assert!(world.cloud.calls().assign < 8, "{:?}", world.cloud.calls());
+    world.cloud.add_subnet(&subnet(), "10.0.1.0/24".parse().unwrap());
+    pass(40).await;
+    assert_eq!(world.cloud.blocks().len(), 8, "and then up again");
+    assert!(world.cloud.calls().assign < 14, "{:?}", world.cloud.calls());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_for_many_blocks_keeps_no_other_node_of_the_subnet_from_one() {
     let world = World::new("10.0.0.0/26").await;
     pass(1).await;
