@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::address::{PRIVATE_IPV4_ADDRESS, parse};
 use crate::admission::PodAdmission;
 use crate::nodes::{KnownPod, NodeTable};
-use crate::settings::Settings;
+use crate::settings::{Settings, switch};
 use crate::waiting::WaitingPods;
 
 /// The namespace and name of the `ConfigMap` with the options of this handler.
@@ -44,6 +44,8 @@ struct WatchedState {
     pods: HashMap<String, HashMap<String, KnownPod>>,
     /// The options; `None` until the first event of the `ConfigMap` with them. They stay in force when it is deleted.
     settings: Option<Settings>,
+    /// `true` if the `ConfigMap` has switched addresses off by the word `false`, and not on again.
+    is_off: bool,
 }
 
 impl WatchedCluster {
@@ -59,9 +61,9 @@ impl WatchedCluster {
         self.state.lock().settings.unwrap_or_else(|| Settings::read(&BTreeMap::new(), None).0)
     }
 
-    /// Returns `true` if a `ConfigMap` switches addresses off.
+    /// Returns `true` if the `ConfigMap` says that addresses are off, and does not merely lack the switch.
     pub fn is_switched_off(&self) -> bool {
-        self.state.lock().settings.is_some_and(|settings| !settings.enabled)
+        self.state.lock().is_off
     }
 
     /// Returns the nodes that have the configured label and a machine, except for those of EKS Auto Mode.
@@ -163,9 +165,15 @@ impl Index<ConfigMap> for WatchedCluster {
             return;
         }
         let (Event::Added(map) | Event::Modified(map)) = event else { return };
-        let last = self.state.lock().settings;
-        let settings = Settings::read(map.data.as_ref().unwrap_or(&BTreeMap::new()), last.as_ref()).0;
-        self.state.lock().settings = Some(settings);
+        let none = BTreeMap::new();
+        let data = map.data.as_ref().unwrap_or(&none);
+        let mut state = self.state.lock();
+        let settings = Settings::read(data, state.settings.as_ref()).0;
+        state.settings = Some(settings);
+        if let Some(on) = switch(data) {
+            state.is_off = !on;
+        }
+        drop(state);
         self.table.configure(settings);
         self.changed.notify_one();
     }

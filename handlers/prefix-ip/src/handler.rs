@@ -276,10 +276,10 @@ impl ResourceEventHandler<Node> for PrefixIpHandler {
         let Some(capacity) = capacity.map(|capacity| Quantity(capacity.to_string())) else {
             return learned.map(Action::from);
         };
+        if self.table.newly_lacks_prefixes(&name) {
+            self.warn(&**node, UNSUPPORTED, PREFIXES_UNSUPPORTED.to_owned());
+        }
         if shown != Some(&capacity) {
-            if self.table.lacks_prefixes(&name) {
-                self.warn(&**node, UNSUPPORTED, PREFIXES_UNSUPPORTED.to_owned());
-            }
             let status = json!({ "capacity": { PRIVATE_IPV4_ADDRESS: capacity } });
             self.nodes.status(node, status).await?;
         }

@@ -67,6 +67,8 @@ pub struct NodePool {
     /// The maximum number of blocks of the interface: prefixes and single addresses together.
     slots: usize,
     delegates_prefixes: bool,
+    /// `true` if the last call of [`newly_lacks_prefixes`](Self::newly_lacks_prefixes) found that the machine lacks them.
+    lacks_prefixes: bool,
     settings: Settings,
     /// The pools of prefixes and of single addresses, in the order of [`KINDS`].
     pools: [WarmPool<Addresses>; 2],
@@ -114,6 +116,7 @@ impl NodePool {
             subnet_length: interface.subnet_length,
             slots: interface.slots(),
             delegates_prefixes: interface.delegates_prefixes,
+            lacks_prefixes: false,
             settings,
             pools: [pool(), pool()],
             unplaced: Vec::new(),
@@ -149,9 +152,11 @@ impl NodePool {
         }
     }
 
-    /// Returns `true` if the options choose prefixes, and the machine does not support them.
-    pub(crate) fn lacks_prefixes(&self) -> bool {
-        self.settings.enabled && self.settings.prefix_delegation && !self.delegates_prefixes
+    /// Returns `true` if the options choose prefixes, and the machine does not support them: once, until that has changed.
+    pub(crate) fn newly_lacks_prefixes(&mut self) -> bool {
+        let lacks = self.settings.enabled && self.settings.prefix_delegation && !self.delegates_prefixes;
+        let before = std::mem::replace(&mut self.lacks_prefixes, lacks);
+        lacks && !before
     }
 
     /// Returns the number of pods that can have an address of the active kind: what the node advertises as its capacity. Blocks of the

@@ -139,9 +139,10 @@ impl NodeTable {
         state.machine_of(node).map(|machine| machine.pool.capacity(now)).or(is_gone.then_some(0))
     }
 
-    /// Returns `true` if the options require prefixes, and the type of the node's machine does not support them.
-    pub(crate) fn lacks_prefixes(&self, node: &str) -> bool {
-        self.state.lock().machine_of(node).is_some_and(|machine| machine.pool.lacks_prefixes())
+    /// Returns `true` if the options require prefixes, and the type of the node's machine does not support them: once, until that has
+    /// changed.
+    pub(crate) fn newly_lacks_prefixes(&self, node: &str) -> bool {
+        self.state.lock().machine_of(node).is_some_and(|machine| machine.pool.newly_lacks_prefixes())
     }
 
     /// Takes an address from the pool of a node for a pod; `None` if the node is unknown. An error is the reason why the pod must wait

@@ -73,6 +73,20 @@ impl Settings {
     }
 }
 
+/// Returns the switch of the handler in the data of the `ConfigMap`; `None` if it is missing or misspelled.
+pub(crate) fn switch(data: &BTreeMap<String, String>) -> Option<bool> {
+    boolean(data.get(IPAM)?)
+}
+
+/// Parses `true` or `false` in the spellings of Go's `strconv.ParseBool`.
+fn boolean(value: &str) -> Option<bool> {
+    match value {
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        _ => None,
+    }
+}
+
 /// Returns the target, or `None` if it is 0: for prefixes, 0 means that no target is set.
 fn some(target: Option<usize>) -> Option<usize> {
     target.filter(|target| *target > 0)
@@ -85,15 +99,13 @@ struct Reader<'d> {
 }
 
 impl Reader<'_> {
-    /// Reads an option that is true or false, in the spellings of Go's `strconv.ParseBool`. With any other value it stays `last`, and so it
-    /// does if it is missing. Both are recorded as a mistake, but a missing option that is false is none.
+    /// Reads an option that is true or false. With any other value it stays `last`, and so it does if it is missing. Both are recorded as a mistake, but a missing option that is false is none.
     fn switch(&mut self, key: &str, last: bool) -> bool {
-        let wrong = match self.data.get(key).map(String::as_str) {
-            Some("0" | "f" | "F" | "false" | "FALSE" | "False") => return false,
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True") => return true,
+        let wrong = match self.data.get(key).map(|value| boolean(value)) {
+            Some(Some(value)) => return value,
             None if !last => return false,
             None => "missing",
-            Some(_) => "neither `true` nor `false`",
+            Some(None) => "neither `true` nor `false`",
         };
         self.mistakes.push(format!("`{key}` is {wrong}; it stays `{last}`"));
         last

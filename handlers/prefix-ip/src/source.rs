@@ -120,11 +120,23 @@ fn describe(report: &NodeReport) -> (&'static str, String) {
             ),
             _ => (ADDRESSES_UNCHANGED, format!("{}: the call is repeated later", causes(error))),
         },
-        NodeReport::Drift(drift) if drift.lost_in_use.is_empty() => {
-            let (found, lost) = (drift.found.len(), drift.lost.len());
-            let mut text = format!(
-                "somebody else added {found} blocks to the network interface and removed {lost}; the pool of the node is adapted"
-            );
+        NodeReport::Drift(drift) => {
+            let (reason, mut text) = if drift.lost_in_use.is_empty() {
+                let (found, lost) = (drift.found.len(), drift.lost.len());
+                let text = format!(
+                    "somebody else added {found} blocks to the network interface and removed {lost}; the pool of the node is adapted"
+                );
+                (ADDRESS_DRIFT, text)
+            } else {
+                let pods = drift.lost_in_use.iter().take(5);
+                let pods: Vec<_> = pods.map(|(address, pod)| format!("{pod} ({address})")).collect();
+                let text = format!(
+                    "somebody else removed the addresses of {} pods from the network interface; delete these pods: {}",
+                    drift.lost_in_use.len(),
+                    pods.join(", ")
+                );
+                (ADDRESS_LOST, text)
+            };
             if let Some(unusable) = drift.unusable.first() {
                 let count = drift.unusable.len();
                 let _ = write!(
@@ -132,19 +144,7 @@ fn describe(report: &NodeReport) -> (&'static str, String) {
                     "; {count} more are of another length, take slots, and are not used: {unusable} ..."
                 );
             }
-            (ADDRESS_DRIFT, text)
-        }
-        NodeReport::Drift(drift) => {
-            let pods: Vec<_> =
-                drift.lost_in_use.iter().take(5).map(|(address, pod)| format!("{pod} ({address})")).collect();
-            (
-                ADDRESS_LOST,
-                format!(
-                    "somebody else removed the addresses of {} pods from the network interface; delete these pods: {}",
-                    drift.lost_in_use.len(),
-                    pods.join(", ")
-                ),
-            )
+            (reason, text)
         }
     }
 }
@@ -173,5 +173,10 @@ mod tests {
         let (reason, text) =
             describe(&NodeReport::Drift(InterfaceDrift { unusable, ..InterfaceDrift::default() }));
         assert!(reason == "AddressDrift" && text.contains("not used: 10.0.9.0/29"), "{text}");
+        let lost_in_use = vec![("192.0.2.1".parse().unwrap(), "pod-1".into())];
+        let unusable = vec!["10.0.9.0/29".parse().unwrap()];
+        let drift = InterfaceDrift { lost_in_use, unusable, ..InterfaceDrift::default() };
+        let (reason, text) = describe(&NodeReport::Drift(drift));
+        assert!(reason == "AddressLost" && text.contains("not used: 10.0.9.0/29"), "{text}");
     }
 }

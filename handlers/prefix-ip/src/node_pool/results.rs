@@ -32,6 +32,7 @@ impl NodePool {
         now: Duration,
     ) -> bool {
         got.retain(|block| BlockKind::of(*block) == Some(kind));
+        self.unclear.retain(|block| !got.contains(block));
         let (pool, largest) = (&mut self.pools[kind as usize], &mut self.largest[kind as usize]);
         let is_too_many =
             error.is_some_and(|error| matches!(error.reason(), Reason::NoAddress | Reason::Quota));
@@ -64,8 +65,9 @@ impl NodePool {
     ) {
         let pool = &mut self.pools[kind as usize];
         let Some(error) = error else {
-            pool.shrunk(op, &[], now);
-            self.unclear.retain(|block| !blocks.contains(block));
+            if pool.shrunk(op, &[], now) {
+                self.unclear.retain(|block| !blocks.contains(block));
+            }
             return;
         };
         if pool.shrunk(op, blocks, now) {

@@ -297,6 +297,24 @@ async fn a_config_map_that_is_deleted_or_lacks_its_switches_switches_nothing_off
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_process_that_starts_without_the_switch_withdraws_no_capacity() {
+    let first = World::new(&cloud(), prefixes()).await;
+    first.feed.added(node("windows")).await.unwrap();
+    let mut shown = node("windows");
+    shown.status =
+        from_value(json!({ "capacity": { "vpc.amazonaws.com/PrivateIPv4Address": "144" } })).unwrap();
+    for (partial, written) in [
+        (json!({}), vec![]),
+        (json!({ "enable-windows-ipam": "tru" }), vec![]),
+        (json!({ "enable-windows-ipam": "false" }), vec!["0"]),
+    ] {
+        let second = World::new(&first.cloud, partial.clone()).await;
+        second.feed.added(shown.clone()).await.unwrap();
+        assert_eq!(second.written(), written, "{partial}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_capacity_that_changes_with_the_removal_of_the_last_other_blocks_is_advertised_at_once() {
     let world = World::new(&cloud(), json!({ "enable-windows-ipam": "true" })).await;
     world.feed.added(node("windows")).await.unwrap();
@@ -342,5 +360,15 @@ async fn a_machine_without_prefixes_has_single_addresses_and_an_event_that_says_
     let world = World::new(&cloud, prefixes()).await;
     world.feed.added(node("windows")).await.unwrap();
     assert_eq!(world.written(), ["11"]);
-    assert!(matches!(&world.notes()[..], [note] if note.starts_with("win Unsupported: ")));
+    let is_said_once = || matches!(&world.notes()[..], [note] if note.starts_with("win Unsupported: "));
+    assert!(is_said_once());
+    world.feed.modified(node("windows")).await.unwrap();
+    assert!(world.notes().is_empty());
+    // Also where the options choose prefixes later, and the capacity stays as it is.
+    let single = json!({ "enable-windows-ipam": "true", "enable-windows-prefix-delegation": "false" });
+    world.feed.modified(options(&single)).await.unwrap();
+    world.feed.modified(node("windows")).await.unwrap();
+    world.feed.modified(options(&prefixes())).await.unwrap();
+    world.feed.modified(node("windows")).await.unwrap();
+    assert!(is_said_once());
 }
