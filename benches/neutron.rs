@@ -61,6 +61,7 @@ async fn run() -> Vec<Row> {
     rows.extend(bench.with_pool().await);
     rows.extend(bench.nested().await);
     rows.extend(bench.activation().await);
+    rows.extend(bench.at_once().await);
     rows
 }
 
@@ -255,6 +256,29 @@ impl Bench<'_> {
                 .goal(format!("at most 0.25 and {allowance} ms"), most <= 0.25),
             Row::new(format!("the same, of {CROWD} that wait at a time"), "ratio", crowd)
                 .goal(format!("at most 0.25 and {crowd_allowance} ms"), crowd <= 0.25),
+        ]
+    }
+
+    /// Pods that arrive at once, without a pool, and whose ports become ACTIVE as soon as they are bound.
+    async fn at_once(&self) -> Vec<Row> {
+        let place = self.place(Some(Duration::ZERO), 40).await;
+        let controller = place.controller(self.kubeconfig, &place.tenant.login(), NO_POOL, "").await;
+        let names = place.names("wired", number("STAFFETTA_BENCH_PODS", 100));
+        place.create(&self.client, &names).await;
+        let passed = controller.passed();
+        passed.until_patched(&names, 2).await;
+        let begun = names.iter().map(|name| passed.delivered(name)).min().expect("there are pods");
+        let [annotated, active] = [0, 1].map(|write| {
+            let times = names.iter().map(|name| passed.acknowledged(name)[write].duration_since(begun));
+            median(times.map(milliseconds).collect())
+        });
+        controller.program.stop().await;
+        self.forget(&names).await;
+        let (count, ratio) = (names.len(), active / annotated);
+        vec![
+            Row::new(format!("{count} pods at once: until a pod shows its VIF, median"), "ms", annotated),
+            Row::new("the same, until that is active", "ms", active).against(annotated),
+            Row::new("the same, active against shown", "ratio", ratio).goal("at most 1.3", ratio <= 1.3),
         ]
     }
 

@@ -1,8 +1,10 @@
 //! Pods get VIFs, keep them as long as they may use them, and return them.
 
-use kube::api::{DeleteParams, Patch, PatchParams};
+use std::time::Duration;
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use staffetta_memory::VifCall;
+use staffetta_memory::{Fault, VifCall, VifMethod};
 
 use crate::world::{VIF, World, active};
 
@@ -24,6 +26,26 @@ async fn from_creation_to_active_takes_two_writes_and_the_deletion_one_more_and_
     tokio::time::timeout(std::time::Duration::from_secs(30), gone).await.unwrap().unwrap();
     assert_eq!(world.reads_and_writes("pods"), (0, 3));
     assert_eq!((world.ports(), world.requests_of_vifs()), (0, 1));
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_has_its_vif_becomes_active_while_others_wait_for_theirs() {
+    // One creation at a time, since the pods of one namespace have half of the permits. The second one never ends.
+    let world = World::with("[relay]\nmax_concurrency = 2\n[shutdown]\ndrain = 1\n").await;
+    for number in 0..5 {
+        world.pod(&format!("p{number}"), json!({}), json!({})).await;
+    }
+    world.vifs.faults().inject(VifMethod::Request, 1, Fault::Delay(Duration::ZERO));
+    world.vifs.faults().inject(VifMethod::Request, 10, Fault::Hang);
+    let controller = world.controller().await;
+    world
+        .until("the pod that has its VIF is active", async || {
+            let pods = world.pods().list(&ListParams::default()).await.unwrap();
+            let vifs = pods.iter().filter_map(|pod| pod.metadata.annotations.as_ref()?.get(VIF));
+            vifs.filter(|vif| vif.contains("\"active\":true")).count() == 1
+        })
+        .await;
     controller.stop().await.unwrap();
 }
 

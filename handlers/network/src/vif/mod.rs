@@ -25,7 +25,7 @@ use staffetta_driver::{
     Owner, PodLifecycle, PodProjectDriver, PodSecurityGroupsDriver, PodSubnetsDriver, VifPoolDriver,
 };
 use staffetta_handler::{
-    Action, Event, Interest, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
+    Action, Event, Interest, OrderingKey, Recorder, Registration, ResourceEventHandler, Tombstone, Writer,
 };
 
 use self::decide::{VifAction, VifRecord, after_deletion, annotation, has_finalizer};
@@ -131,8 +131,12 @@ impl VifHandler {
         let foreign_nodes = self.foreign_nodes.clone();
         let pool_feed = Arc::new(self.pool_feed.clone());
         let leaks = LeakSource(Arc::clone(&self.leaks));
-        let mut registration =
-            Registration::new(self).on::<Pod>().on_trigger::<VifsLeaked>().source(leaks).garbage_collector();
+        let mut registration = Registration::new(self)
+            .on::<Pod>()
+            .on_trigger::<VifsLeaked>()
+            .source(leaks)
+            .garbage_collector()
+            .keeps_unselected();
         registration = observe_policies(observe_namespaces(registration, namespaces), policies);
         if let Some(nodes) = foreign_nodes {
             registration = registration.index::<Node>(nodes);
@@ -172,6 +176,17 @@ impl ResourceEventHandler<Pod> for VifHandler {
             }
             _ => Interest::Taken,
         }
+    }
+
+    /// Pods that have their VIFs from this process or with its consent, by namespace: their activation does not wait behind pods that still
+    /// wait for a VIF.
+    fn group(&self, event: &Event<Pod>) -> Option<OrderingKey> {
+        let pod = event.object().filter(|pod| pod.metadata.deletion_timestamp.is_none())?;
+        let uid = Owner::of(&pod.metadata).uid;
+        let is_known = self.records.contains(&uid) || self.claims.verified(&uid).is_some();
+        annotation(pod)
+            .filter(|_| is_known)
+            .map(|_| OrderingKey::of(("published", pod.metadata.namespace.as_deref())))
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, VifError> {
