@@ -71,7 +71,8 @@ impl ObjectSelection {
             }
             _ => registration,
         };
-        registration.filter(move |event| self.admits(event))
+        let keeps_unselected = registration.keeps_unselected;
+        registration.filter(move |event| self.admits(event, keeps_unselected))
     }
 
     /// Starts to watch `kinds` with `watcher`. If objects are selected by the labels of their namespaces, the namespaces are delivered
@@ -101,9 +102,9 @@ impl ObjectSelection {
 
     /// Returns [`Interest::Taken`] if handlers may get the event, otherwise [`Interest::Declined`] with the reason. Deletions, triggers,
     /// and objects other than pods, services and namespaces are always taken; objects whose deletion is requested too, unless another
-    /// installation manages them. An object that this installation manages already is taken although it is not selected: its handler
-    /// keeps and releases what the ownership marks show, and creates nothing.
-    pub(crate) fn admits(&self, event: &AnyEvent) -> Interest {
+    /// installation manages them. With `keeps_unselected`, an object that this installation manages already is taken although it is not
+    /// selected: its handler keeps and releases what the ownership marks show, and creates nothing.
+    pub(crate) fn admits(&self, event: &AnyEvent, keeps_unselected: bool) -> Interest {
         let Some(object) = event.object().filter(|object| is_selectable(*object)) else {
             return Interest::Taken;
         };
@@ -112,7 +113,7 @@ impl ObjectSelection {
         Interest::unless(if event.finalizing() {
             let is_others = manager.is_some() && !is_ours && self.has_finalizer(object.meta());
             is_others.then_some("another installation manages it")
-        } else if is_ours && self.has_finalizer(object.meta()) {
+        } else if keeps_unselected && is_ours && self.has_finalizer(object.meta()) {
             None
         } else {
             self.exclusion(object)
@@ -216,7 +217,7 @@ mod tests {
             let metadata = json!({ "name": name, "labels": labels });
             let event = Event::Added(serde_json::from_value(json!({ "metadata": metadata })).unwrap());
             some.scope.as_ref().unwrap().apply(&event);
-            some.admits(&event.erase()).reason().unwrap_or_default()
+            some.admits(&event.erase(), true).reason().unwrap_or_default()
         };
         assert_eq!(namespace("shop", json!({ "team": "net" })), "");
         assert_eq!(namespace("bank", json!({})), "its labels do not match `kubernetes.namespace_labels`");
@@ -239,7 +240,7 @@ mod tests {
             ),
         ] {
             let pod = pod(&json!({ "namespace": name, "labels": labels, "annotations": annotations }));
-            assert_eq!(some.admits(&Event::Added(pod).erase()), Interest::Declined(reason));
+            assert_eq!(some.admits(&Event::Added(pod).erase(), true), Interest::Declined(reason));
         }
     }
 
@@ -252,9 +253,9 @@ mod tests {
         let all = selection(&[], None);
         let admits = |value: &str| {
             let pod = pod(&json!({ "namespace": "shop", "annotations": { MANAGED_ANNOTATION: value } }));
-            all.admits(&Event::Modified(pod).erase()).is_taken()
+            all.admits(&Event::Modified(pod).erase(), true).is_taken()
         };
-        assert!(all.admits(&Event::Added(pod(&json!({ "namespace": "shop" }))).erase()).is_taken());
+        assert!(all.admits(&Event::Added(pod(&json!({ "namespace": "shop" }))).erase(), true).is_taken());
         assert!(!admits("false") && admits("true"));
     }
 
@@ -264,8 +265,8 @@ mod tests {
         let admits = |namespace: &str, labels: Value| {
             let metadata = json!({ "namespace": namespace, "labels": labels });
             let service: Service = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-            let of_service = some.admits(&Event::Added(Arc::new(service)).erase()).is_taken();
-            assert_eq!(some.admits(&Event::Modified(pod(&metadata)).erase()).is_taken(), of_service);
+            let of_service = some.admits(&Event::Added(Arc::new(service)).erase(), true).is_taken();
+            assert_eq!(some.admits(&Event::Modified(pod(&metadata)).erase(), true).is_taken(), of_service);
             of_service
         };
         let both = json!({ "tier": "web", "net": "neutron", "a": "b" });
@@ -277,7 +278,7 @@ mod tests {
         let namespace = |name: &str| {
             let namespace: Namespace =
                 serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
-            some.admits(&Event::Added(Arc::new(namespace)).erase()).is_taken()
+            some.admits(&Event::Added(Arc::new(namespace)).erase(), true).is_taken()
         };
         assert!(namespace("shop") && !namespace("other"));
     }
@@ -294,9 +295,9 @@ mod tests {
             let metadata = json!({ "name": name, "labels": { "team": team } });
             let event = Event::Added(serde_json::from_value(json!({ "metadata": metadata })).unwrap());
             some.scope.as_ref().unwrap().apply(&event);
-            some.admits(&event.erase()).is_taken()
+            some.admits(&event.erase(), true).is_taken()
         };
-        let admits = |metadata: Value| some.admits(&Event::Added(pod(&metadata)).erase()).is_taken();
+        let admits = |metadata: Value| some.admits(&Event::Added(pod(&metadata)).erase(), true).is_taken();
         assert!(!admits(json!({ "namespace": "shop" })), "it is not known yet");
         assert!(namespace("shop", "net") && !namespace("bank", "web") && !namespace("other", "net"));
         assert!(admits(json!({ "namespace": "shop" })));
@@ -305,6 +306,10 @@ mod tests {
         assert!(admits(
             json!({ "namespace": "bank", "finalizers": ["staffetta.dev/vif"], "annotations": ours })
         ));
+        let forged = pod(&json!({ "namespace": "bank", "finalizers": ["staffetta.dev/vif"],
+            "annotations": { CLUSTER_ANNOTATION: "east" } }));
+        let other = some.admits(&Event::Added(forged).erase(), false);
+        assert!(!other.is_taken(), "a handler that does not check what was made for the object");
         let finalizing = json!({ "namespace": "bank", "deletionTimestamp": "2026-11-25T12:00:00Z" });
         assert!(admits(finalizing));
     }
@@ -323,7 +328,7 @@ mod tests {
             [("shop", json!({ "tier": "web" }), true), ("bank", json!({}), false)]
         {
             let pod = pod(&json!({ "namespace": name, "labels": labels }));
-            assert!(!some.admits(&Event::Added(pod).erase()).is_taken());
+            assert!(!some.admits(&Event::Added(pod).erase(), true).is_taken());
             let metadata = json!({ "name": name, "labels": { "team": "net" } });
             let namespace: Namespace = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
             scope.apply(&Event::Added(Arc::new(namespace)));
@@ -370,7 +375,7 @@ mod tests {
         let taken = |annotations: Value, finalizer: &str, deleted: Value| {
             let metadata = json!({ "namespace": "other", "annotations": annotations,
                 "finalizers": [finalizer], "deletionTimestamp": deleted });
-            none.admits(&Event::Modified(pod(&metadata)).erase()).is_taken()
+            none.admits(&Event::Modified(pod(&metadata)).erase(), true).is_taken()
         };
         let of = |id: &str| json!({ CLUSTER_ANNOTATION: id, MANAGED_ANNOTATION: "false" });
         let (deleted, vif) = (json!("2026-11-25T12:00:00Z"), "staffetta.dev/vif");
@@ -388,7 +393,7 @@ mod tests {
         assert!(taken(of("east"), vif, deleted.clone()) && taken(json!({}), vif, deleted.clone()));
         assert!(!taken(of("west"), vif, deleted.clone()) && taken(of("west"), "example.com/x", deleted));
         let gone = pod(&json!({ "namespace": "other", "annotations": of("west") }));
-        assert!(none.admits(&Event::Deleted(Tombstone::Last(gone)).erase()).is_taken());
+        assert!(none.admits(&Event::Deleted(Tombstone::Last(gone)).erase(), true).is_taken());
     }
 
     #[test]
@@ -398,7 +403,9 @@ mod tests {
         )
         .unwrap();
         assert!(
-            selection(&["shop"], Some("tier=web")).admits(&Event::Added(Arc::new(map)).erase()).is_taken()
+            selection(&["shop"], Some("tier=web"))
+                .admits(&Event::Added(Arc::new(map)).erase(), true)
+                .is_taken()
         );
         assert!(is_selected_by_namespace("Service", "v1"));
         assert!(!is_selected_by_namespace("Service", "serving.knative.dev/v1"));

@@ -40,6 +40,8 @@ pub struct Registration<H = ()> {
     routes: Vec<HandlerRoute>,
     /// `true` if a newer watch event with the same ordering key replaces an attempted one of any object.
     pub superseded_by_key: bool,
+    /// `true` if the handler gets the events of objects that this installation manages and the configuration does not select any more.
+    pub keeps_unselected: bool,
     /// The drivers that the handler requested when it was built.
     pub drivers: Vec<DriverId>,
     /// The indexes of the handler, which must be complete before it gets its first event.
@@ -69,6 +71,7 @@ impl<H: Send + Sync + 'static> Registration<H> {
             handler: Arc::new(handler),
             routes: Vec::new(),
             superseded_by_key: false,
+            keeps_unselected: false,
             drivers: Vec::new(),
             indexes: Vec::new(),
             collector: None,
@@ -127,7 +130,8 @@ impl<H: Send + Sync + 'static> Registration<H> {
     }
 
     /// Adds the kinds, triggers, indexes and sources of another registration. Both handlers then share queues and limits and count as one
-    /// handler. The setting [`superseded_by_key`](Self::superseded_by_key) of `other` is ignored. A filter that was added before the join
+    /// handler. The settings [`superseded_by_key`](Self::superseded_by_key) and
+    /// [`keeps_unselected`](Self::keeps_unselected) of `other` are ignored. A filter that was added before the join
     /// applies to its own handler only; a filter that is added later applies to both. At most one of them may have a garbage collector;
     /// that of `other` is ignored if both have one.
     ///
@@ -171,6 +175,15 @@ impl<H: Send + Sync + 'static> Registration<H> {
         self
     }
 
+    /// Lets the handler get the events of objects that the configuration does not select, if they have the cluster id of this installation
+    /// and the finalizer of an enabled handler. Whoever may write these can bring any object to the handler: it must check what was made
+    /// for the object, and make nothing new for it.
+    #[must_use]
+    pub fn keeps_unselected(mut self) -> Self {
+        self.keeps_unselected = true;
+        self
+    }
+
     /// Enables garbage collection: the handler itself is the [`GarbageCollector`].
     #[must_use]
     pub fn garbage_collector(mut self) -> Self
@@ -194,11 +207,14 @@ impl<H: Send + Sync + 'static> Registration<H> {
 
     /// Erases the type of the handler, so that handlers of different types can be kept in one collection.
     pub fn erase(self) -> Registration {
-        let Self { routes, superseded_by_key, drivers, indexes, collector, sources, .. } = self;
+        let Self {
+            routes, superseded_by_key, keeps_unselected, drivers, indexes, collector, sources, ..
+        } = self;
         Registration {
             handler: Arc::new(()),
             routes,
             superseded_by_key,
+            keeps_unselected,
             drivers,
             indexes,
             collector,

@@ -123,6 +123,7 @@ impl LbHandler {
             .on_trigger::<LbRecheck>()
             .index::<Service>(services)
             .superseded_by_key()
+            .keeps_unselected()
             .garbage_collector();
         registration = observe_namespaces(registration, namespaces);
         if let Some(detector) = detector {

@@ -107,7 +107,7 @@ impl LbaasSpecHandler {
     /// Registers the handler for services, and for namespaces if the project driver observes them.
     pub fn registration(self) -> Registration<Self> {
         let observer = self.drivers.project.namespaces();
-        observe_namespaces(Registration::new(self).on::<Service>(), [observer])
+        observe_namespaces(Registration::new(self).on::<Service>().keeps_unselected(), [observer])
     }
 
     /// Records an Event if the service has a second cluster IP, because only the first one is

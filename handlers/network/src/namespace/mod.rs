@@ -73,7 +73,7 @@ impl NamespaceHandler {
     /// Registers the handler for namespaces, with garbage collection of networks whose namespace no
     /// longer exists.
     pub fn registration(self) -> Registration<Self> {
-        Registration::new(self).on::<Namespace>().garbage_collector()
+        Registration::new(self).on::<Namespace>().garbage_collector().keeps_unselected()
     }
 
     /// Chooses and executes the next action for a namespace: creates, publishes or releases its network.

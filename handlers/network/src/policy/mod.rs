@@ -98,6 +98,7 @@ impl PolicyHandler {
             .source(IndexSource(Arc::clone(&index)))
             .index::<Pod>(Arc::clone(&index))
             .index::<Node>(Arc::clone(&index))
+            .keeps_unselected()
             .garbage_collector();
         let policies = Some(Arc::clone(&index) as Arc<dyn NetworkPolicyObserver>);
         let namespaces = Some(index as Arc<dyn NamespaceObserver>);
