@@ -137,6 +137,7 @@ mod tests {
         assert_eq!(request.len(), u32::from_ne_bytes(request[..4].try_into().unwrap()) as usize);
         assert_eq!(request[HEADERS..HEADERS + 16], *b"\x10\0\x01\x80\x09\0\x02\0eth0\0\0\0\0");
         assert!(request.windows(22).any(|bytes| bytes == b"tx-checksum-ip-generic"));
+        assert!(request.windows(16).any(|bytes| bytes == b"tx-checksum-sctp"));
     }
 
     #[test]

@@ -27,6 +27,14 @@ pub(crate) fn remove(host: &RouteSocket, name: &str, owner: Option<&str>) -> Res
     link.filter(is_to_go).map_or(Ok(()), |link| delete(host, &link))
 }
 
+/// Deletes the interface `name` of the node, unless these drivers created it for another owner than `owner`. A missing interface counts as
+/// deleted.
+pub(crate) fn remove_of_others(host: &RouteSocket, name: &str, owner: &str) -> Result<(), DriverError> {
+    let link = host.link(name).map_err(failed("remove the interface on the node"))?;
+    let is_to_go = |link: &LinkMessage| !is_ours(link) || has_mac(link, mark(owner));
+    link.filter(is_to_go).map_or(Ok(()), |link| delete(host, &link))
+}
+
 /// Deletes all interfaces of the node that these drivers created for `owner`.
 pub(crate) fn remove_all(host: &RouteSocket, owner: &str) -> Result<(), DriverError> {
     let links = host.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()));

@@ -143,11 +143,11 @@ pub(crate) fn set_up(index: u32) -> RouteNetlinkMessage {
     RouteNetlinkMessage::SetLink(link)
 }
 
-/// Returns the request that changes the MAC address and the MTU (`None` keeps it) of the interface with that index, and brings it up.
-pub(crate) fn set_link(index: u32, mac: MacAddress, mtu: Option<u32>) -> RouteNetlinkMessage {
+/// Returns the request that changes the MAC address and the MTU (`None` keeps each) of the interface with that index, and brings it up.
+pub(crate) fn set_link(index: u32, mac: Option<MacAddress>, mtu: Option<u32>) -> RouteNetlinkMessage {
     let mut link = up();
     link.header.index = index;
-    link.attributes = vec![LinkAttribute::Address(mac.0.to_vec())];
+    link.attributes = mac.map(|mac| LinkAttribute::Address(mac.0.to_vec())).into_iter().collect();
     link.attributes.extend(mtu.map(LinkAttribute::Mtu));
     RouteNetlinkMessage::SetLink(link)
 }

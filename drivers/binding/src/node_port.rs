@@ -7,7 +7,7 @@ use netlink_packet_route::link::LinkFlags;
 use staffetta_driver::{DriverError, MacAddress, Reason, interface_name};
 
 use crate::error::failed;
-use crate::host_interface::has_mac;
+use crate::host_interface::{self, has_mac};
 use crate::messages;
 use crate::netlink::RouteSocket;
 use crate::options::NodePortOptions;
@@ -65,8 +65,13 @@ impl NodePort {
         let link = host.link(&name).map_err(failed(step))?.ok_or_else(missing)?;
         let index = link.header.index;
         // The neighbours that the kernel knows are forgotten when the MAC address is set, to whatever value.
-        if !has_mac(&link, *mac) || !link.header.flags.contains(LinkFlags::Up) {
-            host.change(messages::set_link(index, *mac, *mtu), 0).map_err(failed(step))?;
+        let mac = (!has_mac(&link, *mac)).then_some(*mac);
+        let mtu = mtu.filter(|mtu| host_interface::mtu(&link) != Some(*mtu));
+        if let Some(mtu) = mtu {
+            self.ovsdb.request_mtu(&name, mtu)?;
+        }
+        if mac.is_some() || mtu.is_some() || !link.header.flags.contains(LinkFlags::Up) {
+            host.change(messages::set_link(index, mac, mtu), 0).map_err(failed(step))?;
         }
         let present = addresses_of(&host, index).map_err(failed(step))?;
         for address in addresses.iter().filter(|address| !present.contains(&address.addr())) {

@@ -201,6 +201,12 @@ impl Ovsdb {
         self.wait(port.name)
     }
 
+    /// Makes Open vSwitch keep the MTU of the internal interface `name`, in bytes, instead of the smallest one of its bridge.
+    pub(crate) fn request_mtu(&self, name: &str, mtu: u32) -> Result<(), DriverError> {
+        let update = json!({ "op": "update", "table": "Interface", "where": [["name", "==", name]], "row": { "mtu_request": mtu } });
+        self.transact("set the MTU of the port of the node", &[update]).map(drop)
+    }
+
     /// Waits until Open vSwitch has created the interface `name`. Fails if it cannot, or has not within [`APPLY_TIMEOUT`].
     fn wait(&self, name: &str) -> Result<(), DriverError> {
         let step = "wait for Open vSwitch to create the port";

@@ -60,7 +60,7 @@ fn the_port_of_the_node_is_restored_follows_its_bridge_and_is_no_pods() {
             mac: Some("fa:16:3e:00:00:99".parse().unwrap()),
             addresses: vec!["10.99.9.9/24".parse().unwrap()],
             bridge: bridge.to_owned(),
-            mtu: None,
+            mtu: Some(1442),
         };
         NodePort::new(switch.socket(), options).unwrap().unwrap().ensure()
     };
@@ -76,13 +76,17 @@ fn the_port_of_the_node_is_restored_follows_its_bridge_and_is_no_pods() {
         format!("ip addr del 10.99.9.9/24 dev {name}"),
         format!("ip link set {name} down"),
         format!("ip link set {name} address fa:16:3e:00:00:98"),
+        format!("ip link set {name} mtu 1400"),
     ];
     for lost in lost {
         sh(&lost);
         ensure(&other).unwrap_or_else(|error| panic!("{lost}: {error}"));
         let found = sh(&format!("ip addr show {name}"));
         let is_whole = |part| found.contains(part);
-        assert!(["10.99.9.9/24", "fa:16:3e:00:00:99", ",UP"].into_iter().all(is_whole), "{lost}: {found}");
+        assert!(
+            ["10.99.9.9/24", "fa:16:3e:00:00:99", ",UP", "mtu 1442"].into_iter().all(is_whole),
+            "{lost}: {found}"
+        );
         let before = link(&name);
         ensure(&other).unwrap();
         assert_eq!(link(&name), before, "{lost}");
@@ -134,6 +138,19 @@ fn a_port_that_kuryr_or_an_earlier_boot_left_is_removed() {
     binding.unplug_unrecorded(&pod.owner, &pod.netns, "eth0").unwrap();
     assert_eq!(ports(), "");
     assert!(link(&name).is_none());
+
+    // With hybrid plug, the port has a Linux bridge.
+    let [own, in_bridge, in_switch] = ["qbr", "qvb", "qvo"].map(|prefix| interface_name(prefix, id.as_str()));
+    sh(&format!("ip link add {own} type bridge"));
+    sh(&format!("ip link add {in_bridge} master {own} type veth peer name {in_switch}"));
+    sh(&format!("ip link add {name} type veth peer name eth0 address {mac} netns {}", node.pods[0]));
+    sh(&format!("ip link set {name} master {own}"));
+    switch.vsctl(&format!(
+        "add-port {bridge} {in_switch} -- set interface {in_switch} external_ids:iface-id={id}"
+    ));
+    binding.unplug_unrecorded(&pod.owner, &pod.netns, "eth0").unwrap();
+    assert_eq!(ports(), "");
+    assert!([&own, &in_bridge, &in_switch, &name].into_iter().all(|name| link(name).is_none()));
 }
 
 #[test]
