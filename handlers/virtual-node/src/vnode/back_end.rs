@@ -128,12 +128,15 @@ impl BaseBackEnd {
         self.execute_step(pod, container, &key, step).await
     }
 
-    /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module. If a living pod has
+    /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module, or
+    /// if the base has it for another pod. If a living pod has
     /// another version of a module that runs, takes the next step to start that one first, until it runs or fails.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
         self.base.containers.lock().forget_starts(&key);
-        let kept = self.base.claimants(&key).iter().any(|(other, _)| other.metadata.uid != pod.metadata.uid);
+        let is_another = |(other, _): &(Arc<Pod>, _)| other.metadata.uid != pod.metadata.uid;
+        let kept = self.base.claimants(&key).iter().any(is_another)
+            || self.base.containers.lock().is_of_another(&key, &pod_key(pod));
         if kept {
             return Ok(PodProgress::Done);
         }
@@ -337,6 +340,19 @@ mod tests {
         let stopped =
             back_end.base.containers.lock().under_way().map(|(_, action)| action).collect::<Vec<_>>();
         assert_eq!(stopped, [ContainerAction::Stop]);
+    }
+
+    #[tokio::test]
+    async fn a_module_that_the_base_has_for_another_pod_is_not_unloaded() {
+        let World { back_end, .. } = world();
+        let request = request(&["cart"]);
+        for (pod_key, operations) in [("default/theirs", 0), ("default/web", 1)] {
+            let shown = json!([{ "key": "cart", "name": "cart", "pod_key": pod_key, "state": "activated",
+                "change_time": "2026-11-24T08:00:00Z" }]);
+            back_end.base.report(serde_json::from_value(shown).unwrap());
+            back_end.each(&request.pod, ContainerAction::Stop).await.unwrap();
+            assert_eq!(back_end.base.containers.lock().under_way().count(), operations, "{pod_key}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

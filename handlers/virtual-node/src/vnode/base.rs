@@ -258,7 +258,9 @@ impl Base {
         let pods = self.pods.pods_on(&self.node);
         let mut claimed = HashMap::new();
         for pod in &pods {
-            claimed.extend(self.keyed(pod).1.into_iter().map(|(key, _)| (key, Arc::clone(pod))));
+            let (pod_key, containers) = self.keyed(pod);
+            let with_pod = |(key, _)| (key, (Arc::clone(pod), pod_key.clone()));
+            claimed.extend(containers.into_iter().map(with_pod));
         }
         let unclaimed = self.containers.lock().unclaimed(&claimed, grace, Instant::now());
         let ours = unclaimed.into_iter().filter_map(|(key, pod, mistaken)| {

@@ -111,6 +111,15 @@ impl BaseContainers {
         self.shown(key).is_some_and(|shown| shown.state == ContainerState::Activated)
     }
 
+    /// Returns `true` if the base has the container for another pod, and no operation on it is in progress.
+    pub(super) fn is_of_another(&self, key: &ContainerKey, pod: &PodKey) -> bool {
+        let Some(container) = self.by_key.get(key).filter(|container| container.operation.is_none()) else {
+            return false;
+        };
+        let shown = container.shown.as_ref().filter(|shown| shown.state != ContainerState::Stopped);
+        shown.is_some_and(|shown| !shown.is_of(pod))
+    }
+
     /// Returns `true` if the last operation on the container was lost: nobody knows that it failed.
     pub(super) fn is_lost(&self, key: &ContainerKey) -> bool {
         self.by_key.get(key).and_then(|of| of.failure.as_ref()).is_some_and(|failure| failure.lost)
@@ -356,7 +365,7 @@ impl BaseContainers {
     /// the node. Those that were started by mistake have no grace, and are returned with their container.
     pub(super) fn unclaimed(
         &mut self,
-        claimed: &HashMap<ContainerKey, Arc<Pod>>,
+        claimed: &HashMap<ContainerKey, (Arc<Pod>, PodKey)>,
         grace: Option<Duration>,
         now: Instant,
     ) -> Vec<(ContainerKey, Option<Arc<Pod>>, Option<Container>)> {
@@ -365,9 +374,11 @@ impl BaseContainers {
             let is_there =
                 container.shown.as_ref().is_some_and(|shown| shown.state != ContainerState::Stopped);
             let claimant = claimed.get(key);
-            if let Some(pod) = claimant {
+            if let Some((pod, pod_key)) = claimant {
                 container.mistaken = None;
-                container.pod = grace.map(|_| Arc::clone(pod));
+                if container.shown.as_ref().is_none_or(|shown| shown.is_of(pod_key)) {
+                    container.pod = grace.map(|_| Arc::clone(pod));
+                }
             }
             if !is_there || claimant.is_some() {
                 container.unclaimed_since = None;

@@ -196,7 +196,7 @@ fn what_a_base_started_by_mistake_is_stopped_at_once_unless_a_pod_has_it() {
         containers.mistaken((other.clone(), Container::default()), &key(), now);
         containers.report(Vec::new(), now);
         containers.report(statuses(&[("cart:7", "ACTIVATED")]), now);
-        let pods = claimed.then(|| (other.clone(), Arc::default())).into_iter().collect();
+        let pods = claimed.then(|| (other.clone(), (Arc::default(), PodKey::All))).into_iter().collect();
         let unclaimed = containers.unclaimed(&pods, None, now);
         let images: Vec<_> = unclaimed.into_iter().filter_map(|(_, _, container)| container?.image).collect();
         assert_eq!(images, if claimed { vec![] } else { vec!["a".to_owned()] });
