@@ -50,6 +50,9 @@ const ADMIN: &[&str] = &[];
 /// The name of a user that needs escapes in the policy.
 const ODD: &str = "a\"b\\c<d>";
 
+/// The name of the user of a kubelet, whose node is called `staffetta-own`.
+const KUBELET: &str = "system:node:staffetta-own";
+
 /// A tenant with all rights that RBAC can give, in a namespace of its own.
 struct Tenant {
     admin: Kubectl,
@@ -64,7 +67,8 @@ impl Tenant {
         admin.apply(&OBJECTS.replace("NAME", &namespace)).await;
         let account = format!("--serviceaccount={}:{}", site.namespace, site.account().await);
         let odd = format!("--user={ODD}");
-        let subjects = ["--clusterrole=cluster-admin", "--user=tenant", &odd, &account];
+        let kubelet = format!("--user={KUBELET}");
+        let subjects = ["--clusterrole=cluster-admin", "--user=tenant", &odd, &account, &kubelet];
         admin.run(&[&["create", "clusterrolebinding", &namespace], &subjects[..]].concat()).await;
         Self { admin, namespace, files: tempfile::tempdir().unwrap() }
     }
@@ -123,6 +127,9 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
 
     everything_reserved_is_denied(&tenant).await;
     everything_else_is_allowed(&tenant).await;
+    // No handler of this installation reads it.
+    tenant.may(&["annotate", "pod/plain", "vpc.amazonaws.com/PrivateIPv4Address=10.0.0.16/32"]).await;
+    a_kubelet_labels_only_the_node_that_it_creates(&tenant).await;
 
     // The controller's account.
     let account = &*format!("--as=system:serviceaccount:{}:{}", site.namespace, site.account().await);
@@ -135,13 +142,15 @@ async fn only_the_controller_and_named_accounts_write_reserved_metadata_on_a_rea
     // A second installation, with accounts that may write too.
     site.remove().await;
     eventually("the policy is gone", async || tenant.forges(TENANT).await.is_ok()).await;
-    let mut values = simulated(&["vif"]);
-    values["admission"] = json!({ "users": [ODD, "tenant"], "groups": [] });
+    let mut values = simulated(&["vif", "prefix_ip"]);
+    values["admission"] = json!({ "users": [ODD], "groups": [] });
+    values["webhook"] = json!({ "enabled": false });
     let site = Site::apply("admission-again", &values).await;
     tenant.cannot_forge(&[account]).await;
     tenant.cannot_forge(ADMIN).await;
     tenant.forges(&[&format!("--as={ODD}")]).await.unwrap();
-    tenant.may(&["annotate", "pod", "web", "staffetta.dev/a=1"]).await;
+    tenant.admin.run(&["annotate", "pod", "web", "staffetta.dev/a=1", &format!("--as={ODD}")]).await;
+    tenant.is_denied(&["annotate", "pod/plain", "vpc.amazonaws.com/PrivateIPv4Address-"]).await;
 
     // First the policy, which does not let the administrator remove finalizers any more.
     site.remove().await;
@@ -158,7 +167,6 @@ async fn everything_reserved_is_denied(tenant: &Tenant) {
         }
     }
     tenant.is_denied(&["annotate", "pod/web", "openstack.org/kuryr-vif-"]).await;
-    tenant.is_denied(&["annotate", "pod/plain", "vpc.amazonaws.com/PrivateIPv4Address=10.0.0.16/32"]).await;
     for object in ["pod/web", "service/web"] {
         let none = r#"{"metadata":{"finalizers":null}}"#;
         tenant.is_denied(&["patch", object, "--type=merge", "--patch", none]).await;
@@ -184,6 +192,29 @@ async fn everything_reserved_is_denied(tenant: &Tenant) {
     let pod = OBJECTS.split("---").nth(2).unwrap().replace("name: web, namespace", "name: forged, namespace");
     let file = tenant.file("pod.yaml", &pod);
     tenant.is_denied(&["create", "-f", &file]).await;
+}
+
+async fn a_kubelet_labels_only_the_node_that_it_creates(tenant: &Tenant) {
+    let user = format!("--as={KUBELET}");
+    let kubelet = [user.as_str(), "--as-group=system:nodes"];
+    let node = |name: &str| {
+        let node = json!({ "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": name, "labels": { "staffetta.dev/handler": "prefix_ip" } } });
+        tenant.file(&format!("{name}.json"), &node.to_string())
+    };
+    let own = node("staffetta-own");
+    for refused in [
+        &["create", "-f", &node("staffetta-foreign"), kubelet[0], kubelet[1]][..],
+        &["create", "-f", &own, kubelet[0]],
+    ] {
+        let error = tenant.admin.fails(refused).await;
+        assert!(error.contains("is reserved to staffetta"), "{refused:?}: {error}");
+    }
+    tenant.admin.run(&["create", "-f", &own, kubelet[0], kubelet[1]]).await;
+    let again = ["label", "node/staffetta-own", "staffetta.dev/handler-", kubelet[0], kubelet[1]];
+    let error = tenant.admin.fails(&again).await;
+    assert!(error.contains("is reserved to staffetta"), "{error}");
+    tenant.admin.run(&["delete", "node", "staffetta-own"]).await;
 }
 
 async fn everything_else_is_allowed(tenant: &Tenant) {
