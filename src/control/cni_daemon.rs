@@ -191,6 +191,31 @@ mod tests {
     use crate::control::controller::ObjectSelection;
 
     #[test]
+    fn the_daemon_binds_the_classes_of_its_driver_or_those_in_its_options_and_proven_ones_with_a_key() {
+        let registry = crate::control::assembly::registry();
+        let schema = FileSchema::assemble(&registry).unwrap();
+        let of = |text: &str| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), text).unwrap();
+            let configuration = Configuration::load(&schema, Some(file.path()), []).unwrap();
+            let options = serde_json::from_value(configuration.value[cni::SECTION].clone()).unwrap();
+            acceptance(&configuration, &options)
+        };
+        let classes =
+            |text: &str| of(text).unwrap().classes.unwrap().into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(classes(""), "VIFBridge VIFOpenVSwitch");
+        assert_eq!(classes("[kubernetes]\npod_vif_driver = \"nested-vlan\"\n"), "VIFVlanNested");
+        assert_eq!(classes("[kubernetes]\npod_vif_driver = \"nested-macvlan\"\n"), "VIFMacvlanNested");
+        assert_eq!(classes("[cni_daemon]\nvif_classes = [\"VIFBridge\"]\n"), "VIFBridge");
+        assert!(of("").unwrap().key.is_none());
+        let key = tempfile::NamedTempFile::new().unwrap();
+        fs::write(key.path(), "0123456789abcdef0123456789abcdef\n").unwrap();
+        let option = format!("[kubernetes]\nvif_proof_key_file = {:?}\n", key.path());
+        assert!(of(&option).unwrap().key.is_some());
+        assert!(of("[kubernetes]\nvif_proof_key_file = \"/none\"\n").is_err());
+    }
+
+    #[test]
     fn the_daemon_binds_what_the_controller_has_selected() {
         let registry = crate::control::assembly::registry();
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -201,9 +226,9 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(serde_json::json!({ "metadata": { "namespace": "bank" } })).unwrap();
         let pod = Event::Added(Arc::new(pod)).erase();
-        assert!(!ObjectSelection::new(&configuration.kubernetes).admits(&pod).is_taken());
+        assert!(!ObjectSelection::new(&configuration.kubernetes).admits(&pod, false).is_taken());
         adapt(&mut configuration);
-        assert!(ObjectSelection::new(&configuration.kubernetes).admits(&pod).is_taken());
+        assert!(ObjectSelection::new(&configuration.kubernetes).admits(&pod, false).is_taken());
         // The check of the rights reads these values.
         assert_eq!(configuration.value["kubernetes"]["namespace_labels"], Value::Null);
         assert_eq!(configuration.value["kubernetes"]["cluster_id"], HANDLER);

@@ -36,6 +36,29 @@ async fn a_pod_runs_on_its_machine_and_its_status_says_all() {
 }
 
 #[tokio::test]
+async fn a_node_runs_no_more_pods_than_it_has_room_for() {
+    let world = World::new().await;
+    let machine = world.machines.add("r1");
+    // The node advertises room for 40 pods.
+    for number in 0..41 {
+        world.pod(&format!("web-{number}"), json!({})).await;
+    }
+    let controller = world.controller().await;
+    let mut rejected = Vec::new();
+    world
+        .until("all pods run but one, which is rejected", async || {
+            let pods = world.pods().list(&ListParams::default()).await.unwrap();
+            let statuses = || pods.iter().filter_map(|pod| pod.status.clone());
+            rejected = statuses().filter_map(|status| status.reason).collect();
+            statuses().filter(|status| status.phase.as_deref() == Some("Running")).count() == 40
+                && !rejected.is_empty()
+        })
+        .await;
+    assert_eq!((rejected, machine.running().len()), (vec!["OutOfpods".to_owned()], 40));
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_pod_that_runs_costs_no_write_and_a_new_controller_changes_nothing_of_it() {
     let world = World::new().await;
     let machine = world.machines.add("r1");

@@ -24,7 +24,7 @@ impl Listener for RootListener {
                 Ok((user(&fs::read_to_string(table)?, peer, address), fs::metadata("/proc/self")?.uid()))
             });
             match user {
-                Ok((Some(user), own)) if user == 0 || user == own => return (stream, peer),
+                Ok((user, own)) if is_permitted(user, own) => return (stream, peer),
                 Ok((user, _)) => warn!(%peer, user, "a connection of a process that is not root's is closed"),
                 Err(error) => warn!(%peer, %error, "the user of a connection cannot be read; it is closed"),
             }
@@ -34,6 +34,11 @@ impl Listener for RootListener {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
+}
+
+/// Returns `true` if the process of `user`, or `None` if that is not known, may connect to the daemon, whose user is `own`.
+fn is_permitted(user: Option<u32>, own: u32) -> bool {
+    user.is_some_and(|user| user == 0 || user == own)
 }
 
 /// Returns the user of the process with the connection from `peer` to `address`, from the content of `/proc/net/tcp`; `None` if no process
@@ -85,6 +90,13 @@ mod tests {
         assert_eq!(found, [Some(1000), Some(0), None, None]);
         let six = hexadecimal("[::1]:5036".parse().unwrap());
         assert_eq!(six, "00000000000000000000000001000000:13AC");
+    }
+
+    #[test]
+    fn root_and_the_user_of_the_daemon_may_connect_and_no_other() {
+        let permitted = |user| is_permitted(user, 1000);
+        assert!(permitted(Some(0)) && permitted(Some(1000)));
+        assert!(!permitted(Some(1001)) && !permitted(None));
     }
 
     #[tokio::test]
