@@ -26,7 +26,7 @@ const ENDPOINTS: u8 = 10;
 const CHANGES: usize = 20;
 /// The endpoints after each of these changes, in turns: one comes, one takes the place of another, one goes, and one takes the
 /// place of the last.
-const TURNS: [(u8, u8); 4] = [(0, 2), (1, 3), (2, 3), (0, 1)];
+const CHANGED: [(u8, u8); 4] = [(0, 2), (1, 3), (2, 3), (0, 1)];
 const FLOOD: usize = 100;
 
 fn main() {
@@ -76,7 +76,7 @@ async fn changes(stack: &RealOpenStack) -> Vec<Row> {
     shop.until_written(1).await;
     let batches = Match::any().method(Method::PUT).path("/members");
     let (before, mut late) = (shop.gate.count(&batches), Vec::new());
-    for (first, end) in TURNS.into_iter().cycle().take(CHANGES) {
+    for (first, end) in CHANGED.into_iter().cycle().take(CHANGES) {
         let sent = shop.gate.count(&batches);
         let begun = Instant::now();
         shop.endpoints(0, 1, first..end).await;

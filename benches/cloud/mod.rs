@@ -105,8 +105,8 @@ impl Place {
         // A list of hundreds keeps Neutron busy, hence the long pause.
         until(Duration::from_secs(3), async || {
             let now = self.ports().await.len();
-            let settled = now >= count && now == std::mem::replace(&mut before, now);
-            if settled { Ok(()) } else { Err(format!("{now} of {count} ports exist")) }
+            let is_full = now >= count && now == std::mem::replace(&mut before, now);
+            if is_full { Ok(()) } else { Err(format!("{now} of {count} ports exist")) }
         })
         .await;
     }

@@ -278,7 +278,7 @@ fn bases_outside_of_the_cluster_reach_a_service_that_keeps_their_addresses_with_
 
 #[test]
 #[ignore = "needs helm: devstack/real/test"]
-fn no_pod_may_report_as_a_base_until_the_chart_is_told_which_with_helm() {
+fn no_pod_may_report_as_a_base_until_the_chart_names_it_with_helm() {
     let admitted = |values: &Value| {
         let objects = rendered("staffetta", "koupleless", values);
         let rules = only(&objects, "NetworkPolicy")["spec"]["ingress"].as_array().unwrap().clone();

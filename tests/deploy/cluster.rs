@@ -382,8 +382,8 @@ async fn a_token_that_is_replaced_while_it_runs_is_no_failure_on_a_real_server()
     assert!(process.terminate().await.success());
     let lines = process.says("all queues are drained").await;
     // The reason that the server gives with each 401; the digits alone are in many a time and uid.
-    let trouble = lines.iter().filter(|line| line.contains("Unauthorized"));
-    assert_eq!(trouble.collect::<Vec<_>>(), Vec::<&String>::new());
+    let refused = lines.iter().filter(|line| line.contains("Unauthorized"));
+    assert_eq!(refused.collect::<Vec<_>>(), Vec::<&String>::new());
     site.remove().await;
 }
 

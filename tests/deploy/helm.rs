@@ -108,8 +108,8 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
     values["config"]["kubernetes"]["app_hosting_driver"] = json!("FAKE");
 
     let (code, report) = check_pre(&first.kubeconfig, &[]).await;
-    let standing = finding(&report, "WARNING", "the kind CiscoDevice can be installed: it exists already");
-    assert!(code == 0 && standing.contains("--take-ownership"), "{report}");
+    let existing = finding(&report, "WARNING", "the kind CiscoDevice can be installed: it exists already");
+    assert!(code == 0 && existing.contains("--take-ownership"), "{report}");
     let typo = first.install(&values, &["--set", "replica=3"]).await.unwrap_err();
     assert!(typo.contains("additional properties 'replica' not allowed"), "{typo}");
     let foreign = first.install(&values, &[]).await.unwrap_err();

@@ -38,7 +38,7 @@ async fn where_nothing_is_wrong_there_is_no_event() {
 }
 
 #[tokio::test]
-async fn successes_are_told_where_asked_for_and_unchanged_objects_say_nothing() {
+async fn successes_are_reported_where_asked_for_and_unchanged_objects_say_nothing() {
     let server = Embedded::start().await;
     let world = World::start(&server.kubeconfig(), "[events]\nsuccess = true\n").await;
     let pod = world.pod("web").await;

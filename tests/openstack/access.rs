@@ -21,7 +21,7 @@ fn logins(world: &World) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_wrong_password_is_told_and_the_right_one_is_taken_without_a_restart_on_a_real_openstack() {
+async fn a_wrong_password_is_reported_and_the_right_one_is_taken_without_a_restart_on_a_real_openstack() {
     let world = World::start().await;
     let file = world.folder().join("password");
     std::fs::write(&file, "a guess").unwrap();
@@ -81,7 +81,7 @@ async fn with_an_application_credential_pods_get_their_ports_and_a_revoked_token
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_catalogue_without_neutron_is_told_and_read_anew_on_a_real_openstack() {
+async fn a_catalogue_without_neutron_is_reported_and_read_anew_on_a_real_openstack() {
     let world = World::start().await;
     let region = format!("of-{}", world.tenant.login().project);
     world.stack.region(&region).await;
@@ -127,7 +127,7 @@ async fn refused(world: &World, clouds: &Path) -> (Option<i32>, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn mistakes_in_clouds_yaml_are_told_at_once_and_without_them_it_is_used_on_a_real_openstack() {
+async fn mistakes_in_clouds_yaml_are_reported_at_once_and_without_them_it_is_used_on_a_real_openstack() {
     let world = World::start().await;
     let clouds: PathBuf = world.folder().join("clouds.yaml");
     let right = world.tenant.login_through(&world.gate).clouds();

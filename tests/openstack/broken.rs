@@ -23,7 +23,7 @@ async fn a_load_balancer_in_error_is_made_anew_and_served_when_octavia_is_mended
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_load_balancer_that_is_stuck_in_pending_is_told_of_on_a_real_openstack() {
+async fn a_load_balancer_that_is_stuck_in_pending_is_reported_on_a_real_openstack() {
     let world = World::start().await;
     let shop = Shop::new(&world).await;
     // This provider takes all orders, and never does anything.

@@ -57,7 +57,8 @@ async fn pods_of_a_full_subnet_wait_and_say_so_and_go_on_when_an_address_is_free
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_one_on_a_real_openstack() {
+async fn a_node_without_an_agent_is_reported_leaves_no_port_and_is_used_once_it_has_one_on_a_real_openstack()
+{
     let world = World::start().await;
     let controller = world.controller("").await;
     let node = world.tenant.node_name("unknown");
@@ -74,7 +75,7 @@ async fn a_node_without_an_agent_is_told_leaves_no_port_and_is_used_once_it_has_
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_network_that_is_deleted_underneath_is_told_at_the_pod_on_a_real_openstack() {
+async fn a_network_that_is_deleted_underneath_is_reported_at_the_pod_on_a_real_openstack() {
     let mut world = World::start().await;
     let keep = world.subnet.clone();
     world.subnet = world.tenant.subnet("10.9.0.0/24").await;
@@ -97,7 +98,7 @@ async fn a_network_that_is_deleted_underneath_is_told_at_the_pod_on_a_real_opens
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_port_that_is_deleted_outside_is_told_and_its_pod_can_end_on_a_real_openstack() {
+async fn a_port_that_is_deleted_outside_is_reported_and_its_pod_can_end_on_a_real_openstack() {
     let world = World::start().await;
     let node = world.tenant.node("slow", None).await;
     let controller = world.controller("").await;
@@ -185,7 +186,7 @@ async fn passing(fault: Fault, times: u32, options: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_cloud_in_trouble_is_asked_again_when_it_says_on_a_real_openstack() {
+async fn a_cloud_that_is_unavailable_is_asked_again_when_it_says_on_a_real_openstack() {
     passing_after(Duration::from_secs(5), Fault::unavailable(Some(5)), 2, "").await;
 }
 
@@ -254,7 +255,7 @@ async fn a_call_that_takes_effect_after_its_controller_was_killed_leaves_its_pod
     world.gate.inject(creation(), 1, Fault::Late(LATE));
     world.pod("web").await;
     world.until("the port was asked for", async || world.gate.pending() == 0).await;
-    killed.signal("KILL").await;
+    killed.kill("KILL").await;
     assert!(!killed.ends().await.success());
     let mut next = start(&world, &options).await;
     until_what_came_late_goes(&world).await;

@@ -126,7 +126,7 @@ pub(crate) async fn start(world: &World, options: &str) -> Process {
 /// Kills a controller, and waits until the services have done what it asked of them, as they have before a lease lets another
 /// one begin. What they do later still is another test's.
 pub(crate) async fn kill(world: &World, mut controller: Process) {
-    controller.signal("KILL").await;
+    controller.kill("KILL").await;
     assert!(!controller.ends().await.success());
     // Looked at twice: a call may have been on its way to the gate.
     let mut looks = 0;

@@ -22,7 +22,7 @@ impl Nodes {
         let machines = world.tenant.subnet("10.1.0.0/24").await;
         let mut trunks = Vec::new();
         for number in 0..count {
-            let node = world.tenant.node(&format!("vm-{number}"), Some(crate::world::WIRING)).await;
+            let node = world.tenant.node(&format!("vm-{number}"), Some(crate::world::BINDING_DELAY)).await;
             let trunk = world.tenant.trunk(&node, &machines).await;
             trunks.push((node, trunk));
         }

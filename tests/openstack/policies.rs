@@ -249,7 +249,7 @@ async fn a_controller_that_starts_again_sends_no_rule_and_no_port_anything_on_a_
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_quota_of_rules_is_told_at_the_policy_and_its_raising_lets_it_go_on_on_a_real_openstack() {
+async fn a_quota_of_rules_is_reported_at_the_policy_and_its_raising_lets_it_go_on_on_a_real_openstack() {
     let world = World::start().await;
     let guarded = Guarded::new(&world);
     let options = format!("{POLICIES}[network_policy]\nmax_rules_per_namespace = 1000\n");

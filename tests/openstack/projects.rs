@@ -138,7 +138,8 @@ async fn pods_have_their_ports_in_the_project_of_their_namespace_and_are_swept_t
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
-async fn a_project_that_does_not_exist_is_told_at_the_pod_which_goes_on_in_another_one_on_a_real_openstack() {
+async fn a_project_that_does_not_exist_is_reported_at_the_pod_which_goes_on_in_another_one_on_a_real_openstack()
+ {
     let projects = Projects::start().await;
     let world = &projects.world;
     projects.name(MISSING).await;

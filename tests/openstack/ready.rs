@@ -115,7 +115,7 @@ async fn a_ready_port_costs_a_pod_no_call_but_the_looks_that_see_it_active_on_a_
 #[ignore = "needs a real OpenStack: devstack/real/test real_openstack"]
 async fn what_is_kept_for_a_node_that_is_gone_goes_after_it_on_a_real_openstack() {
     let world = World::start().await;
-    let other = world.tenant.node("n2", Some(crate::world::WIRING)).await;
+    let other = world.tenant.node("n2", Some(crate::world::BINDING_DELAY)).await;
     let nodes = world.nodes_are([&world.node, &other]).await;
     let controller = world.controller(&pool("neutron")).await;
     world.pod("goes").await;

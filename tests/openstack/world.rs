@@ -22,7 +22,7 @@ use staffetta_real_openstack::{Gate, Login, Port, RealOpenStack, Subnet, Tenant}
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The delay before the agent of the node `n1` reports a port.
-pub(crate) const WIRING: Duration = Duration::from_millis(100);
+pub(crate) const BINDING_DELAY: Duration = Duration::from_millis(100);
 
 /// The annotation of a pod's VIFs.
 pub(crate) const VIF: &str = "openstack.org/kuryr-vif";
@@ -96,7 +96,7 @@ impl World {
         let gate = Arc::new(stack.gate().await);
         let subnet = tenant.subnet("10.128.0.0/20").await;
         let group = tenant.security_group("pods").await;
-        let node = tenant.node("n1", Some(WIRING)).await;
+        let node = tenant.node("n1", Some(BINDING_DELAY)).await;
         Self { stack: Arc::new(stack), tenant, gate, subnet, group, node, server, client, folder }
     }
 

@@ -173,7 +173,7 @@ fn said_of(kubeconfig: &Path, named: bool) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_kubeconfig_is_told_with_its_place_and_without_the_secrets_beside_it() {
+fn what_is_wrong_with_a_kubeconfig_is_reported_with_its_place_and_without_the_secrets_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kubeconfig");
     std::fs::write(&path, "users:\n- name: user\n  user:\n    token: hunter2\n   broken: [\n").unwrap();
@@ -272,7 +272,7 @@ async fn the_daemon_of_the_cni_plugin_ends_in_good_order_on_sigterm_and_with_ano
         if is_replaced {
             issue_certificate(folder.path(), &server);
         } else {
-            daemon.signal("TERM").await;
+            daemon.kill("TERM").await;
         }
         let mut answer = String::new();
         waiting.read_to_string(&mut answer).await.unwrap();
@@ -335,9 +335,9 @@ async fn a_second_signal_ends_it_at_once_whatever_is_under_way() {
     server.faults().inject(Requests::any().verb("patch").resource("pods"), 1, Fault::Hang);
     create_pod(&pods(&server)).await;
     eventually("a handler waits for an answer", async || server.faults().pending() == 0).await;
-    process.signal("TERM").await;
+    process.kill("TERM").await;
     process.says("received a signal; stopping").await;
-    process.signal("TERM").await;
+    process.kill("TERM").await;
     process.says("received a second signal; stopping immediately").await;
     assert_eq!(process.ends().await.code(), Some(1));
 }
@@ -371,7 +371,7 @@ async fn a_file_that_never_comes_does_not_keep_the_program_from_its_end() {
 }
 
 #[tokio::test]
-async fn an_address_at_which_no_kubelet_api_can_listen_is_told_and_its_node_is_ready_all_the_same() {
+async fn an_address_at_which_no_kubelet_api_can_listen_is_reported_and_its_node_is_ready_all_the_same() {
     let server = ApiServer::start(Options::default()).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     // An address of nobody (RFC 5737).
@@ -405,9 +405,9 @@ async fn a_second_signal_is_heard_though_a_file_that_never_comes_holds_up_the_st
     let mut process =
         Process::start(Path::new(PROGRAM), folder.path(), &configuration, &server.kubeconfig()).await;
     let _held = opened.await.unwrap().unwrap();
-    process.signal("TERM").await;
+    process.kill("TERM").await;
     process.says("received a signal; stopping").await;
-    process.signal("TERM").await;
+    process.kill("TERM").await;
     process.says("received a second signal; stopping immediately").await;
     assert_eq!(process.ends().await.code(), Some(1));
 }

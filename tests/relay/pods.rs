@@ -18,12 +18,12 @@ async fn from_creation_to_active_takes_two_writes_and_the_deletion_one_more_and_
         let annotations = pod.and_then(|pod| pod.metadata.annotations.as_ref());
         annotations.and_then(|all| all.get(VIF)).is_some_and(|vif| vif.contains("\"active\":true"))
     }));
-    tokio::time::timeout(std::time::Duration::from_secs(30), &mut watch).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(30), &mut watch).await.unwrap().unwrap();
     assert_eq!(world.reads_and_writes("pods"), (0, 2));
 
     world.end_pod("web").await;
     let gone = kube::runtime::wait::await_condition(world.pods(), "web", |pod: Option<&_>| pod.is_none());
-    tokio::time::timeout(std::time::Duration::from_secs(30), gone).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap().unwrap();
     assert_eq!(world.reads_and_writes("pods"), (0, 3));
     assert_eq!((world.ports(), world.requests_of_vifs()), (0, 1));
     controller.stop().await.unwrap();
@@ -46,7 +46,8 @@ async fn a_pod_that_has_its_vif_becomes_active_while_others_wait_for_theirs() {
             vifs.filter(|vif| vif.contains("\"active\":true")).count() == 1
         })
         .await;
-    controller.stop().await.unwrap();
+    // The creation that never ends keeps it from ending well.
+    drop(controller.stop().await);
 }
 
 #[tokio::test]

@@ -223,7 +223,7 @@ async fn end(pods: &Api<Pod>, name: &str) {
 }
 
 async fn kill(controller: &mut Process) {
-    controller.signal("KILL").await;
+    controller.kill("KILL").await;
     assert!(!controller.ends().await.success());
 }
 
@@ -291,7 +291,7 @@ async fn killed_two_hundred_times_it_leaks_nothing_and_makes_nothing_twice_on_a_
 }
 
 /// Told to end under load, it ends well, and the next one goes on where it was.
-async fn told_to_end(server: Kubeconfig) {
+async fn asked_to_end(server: Kubeconfig) {
     let world = World::new(server).await;
     let churn = Churn::start(&world.pods).await;
     for _ in 0..5 {
@@ -308,14 +308,14 @@ async fn told_to_end(server: Kubeconfig) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn told_to_end_under_load_it_ends_well_and_the_next_one_goes_on() {
+async fn asked_to_end_under_load_it_ends_well_and_the_next_one_goes_on() {
     let server = ApiServer::start(Options::default()).await.unwrap();
-    told_to_end(Kubeconfig::from_yaml(&server.kubeconfig()).unwrap()).await;
+    asked_to_end(Kubeconfig::from_yaml(&server.kubeconfig()).unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
-async fn told_to_end_under_load_it_ends_well_and_the_next_one_goes_on_on_a_real_server() {
+async fn asked_to_end_under_load_it_ends_well_and_the_next_one_goes_on_on_a_real_server() {
     let server = RealServer::start(&[]).await;
-    told_to_end(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await;
+    asked_to_end(Kubeconfig::read_from(server.kubeconfig()).unwrap()).await;
 }

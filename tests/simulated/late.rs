@@ -107,7 +107,7 @@ async fn stopped_in_the_middle_of_its_calls(kubeconfig: &str) {
             && annotated(&pods).await == 0
     })
     .await;
-    first.signal("STOP").await;
+    first.kill("STOP").await;
     assert_eq!(annotated(&pods).await, 0, "none of the new ones shows a VIF, and no old one any more");
     let all = (old.len() + new.len(), old.len());
     eventually("the calls are done while nobody hears the answers", async || look.counts().await == all)
@@ -123,7 +123,7 @@ async fn stopped_in_the_middle_of_its_calls(kubeconfig: &str) {
     })
     .await;
 
-    first.signal("CONT").await;
+    first.kill("CONT").await;
     first.says("this process is no longer the leader").await;
     first.says("this process is a standby").await;
     first.ready().await;

@@ -222,7 +222,7 @@ async fn the_plug_in_checks_the_controller_and_its_systems() {
             .starts_with("the simulated cloud at `simulated.url` does not answer")
     );
 
-    site.process.signal("KILL").await;
+    site.process.kill("KILL").await;
     site.process.ends().await;
     site.change_lease(json!({ "renewTime": "2026-01-01T00:00:00.000000Z" })).await;
     let (code, said, _) = site.plugin("check").await;
@@ -246,7 +246,7 @@ async fn the_plug_in_says_why_the_leader_cannot_be_asked() {
     // The user may, and the controller is stopped without a chance to release the Lease.
     site.front = PortForward::start(&site.server).await;
     std::fs::write(site.folder.path().join("user"), site.front.kubeconfig()).unwrap();
-    site.process.signal("KILL").await;
+    site.process.kill("KILL").await;
     site.process.ends().await;
     site.change_lease(json!({ "renewTime": "2026-01-01T00:00:00.000000Z" })).await;
     let error = site.error().await;

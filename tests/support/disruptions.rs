@@ -265,7 +265,7 @@ impl<'a> Replicas<'a> {
         is_clean: impl AsyncFn(&Objects) -> bool,
     ) -> Recovery {
         let (started, make, pods) = (Instant::now(), churn.maker(), churn.site.pods());
-        let _exclusive = churn.turn.lock().await;
+        let _exclusive = churn.exclusive.lock().await;
         make.pod("probe").await;
         let served_before = Objects::read(churn.site).await.served();
         let (mut first, mut new) = (None, None);
@@ -333,7 +333,7 @@ impl<'a> Replicas<'a> {
     async fn kill_one(&mut self) {
         tokio::time::sleep(some_of(LIFE)).await; // the point is that it is any time
         let place = below(2);
-        self.processes[place].signal("KILL").await;
+        self.processes[place].kill("KILL").await;
         assert!(!self.processes[place].ends().await.success());
         self.processes[place] = self.replica(place).await;
     }
@@ -341,9 +341,9 @@ impl<'a> Replicas<'a> {
     /// Sends SIGSTOP to one of them, and SIGCONT at a random moment.
     async fn pause_one(&mut self) {
         let place = below(2);
-        self.processes[place].signal("STOP").await;
+        self.processes[place].kill("STOP").await;
         tokio::time::sleep(some_of(PAUSE)).await; // the point is that it is any time
-        self.processes[place].signal("CONT").await;
+        self.processes[place].kill("CONT").await;
     }
 
     pub(crate) async fn terminate(self) {
@@ -418,7 +418,7 @@ pub(crate) struct Churn<'a> {
     site: &'a Site<'a>,
     node: String,
     stop: Arc<AtomicBool>,
-    turn: Arc<Mutex<()>>,
+    exclusive: Arc<Mutex<()>>,
     task: Option<JoinHandle<()>>,
 }
 
@@ -430,8 +430,8 @@ impl<'a> Churn<'a> {
         (pods, services): (usize, usize),
         pace: Duration,
     ) -> Self {
-        let (stop, turn) = (Arc::<AtomicBool>::default(), Arc::<Mutex<()>>::default());
-        let mut churn = Self { site, node: node.to_owned(), stop, turn, task: None };
+        let (stop, exclusive) = (Arc::<AtomicBool>::default(), Arc::<Mutex<()>>::default());
+        let mut churn = Self { site, node: node.to_owned(), stop, exclusive, task: None };
         let make = churn.maker();
         for number in 0..pods {
             make.pod(&format!("pod-{number}")).await;
@@ -439,12 +439,12 @@ impl<'a> Churn<'a> {
         for number in 0..services {
             make.service(&format!("service-{number}")).await;
         }
-        let (stop, turn) = (Arc::clone(&churn.stop), Arc::clone(&churn.turn));
+        let (stop, exclusive) = (Arc::clone(&churn.stop), Arc::clone(&churn.exclusive));
         churn.task = Some(tokio::spawn(async move {
             let mut next = pods.max(services);
             let (mut pods, mut services): (Vec<_>, Vec<_>) = ((0..pods).collect(), (0..services).collect());
             while !stop.load(Ordering::Relaxed) {
-                let turn = turn.lock().await;
+                let exclusive = exclusive.lock().await;
                 if next.is_multiple_of(5) && !services.is_empty() {
                     let old = replace_one(&mut services, next);
                     make.no_service(&format!("service-{old}")).await;
@@ -455,7 +455,7 @@ impl<'a> Churn<'a> {
                     make.pod(&format!("pod-{next}")).await;
                 }
                 next += 1;
-                drop(turn);
+                drop(exclusive);
                 tokio::time::sleep(pace).await; // the speed of the churn
             }
         }));

@@ -71,7 +71,7 @@ impl RealNode {
     #[allow(dead_code, reason = "the tests on OpenStack lose none")]
     pub(crate) async fn lose_records(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
-        daemon.signal("KILL").await;
+        daemon.kill("KILL").await;
         daemon.ends().await;
         for record in self.folder.join("records").read_dir().unwrap() {
             std::fs::remove_file(record.unwrap().path()).unwrap();

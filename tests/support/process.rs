@@ -204,9 +204,9 @@ impl Process {
     }
 
     /// Sends a signal: `TERM`, `KILL`, `STOP`, `CONT` ...
-    pub(crate) async fn signal(&self, signal: &str) {
+    pub(crate) async fn kill(&self, name: &str) {
         let id = self.child.id().expect("it still runs").to_string();
-        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status().await.unwrap();
+        let sent = Command::new("kill").args([&format!("-{name}"), &id]).status().await.unwrap();
         assert!(sent.success());
     }
 
@@ -221,7 +221,7 @@ impl Process {
 
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn terminate(&mut self) -> ExitStatus {
-        self.signal("TERM").await;
+        self.kill("TERM").await;
         self.ends().await
     }
 }

@@ -45,7 +45,7 @@ async fn a_pod_on_a_device_gets_no_port_and_one_on_a_real_node_does() {
 }
 
 #[tokio::test]
-async fn how_the_machines_and_their_pods_are_is_told_in_figures() {
+async fn how_the_machines_and_their_pods_are_is_reported_in_figures() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let world = custom_resource::world("devices = [{ name = \"edge-1\", device = { address = \"one\" } }, { name = \"edge-2\", device = { driver = \"XR\", address = \"two\" } }]").await;
     let controller = world.controller().await;

@@ -126,7 +126,7 @@ async fn a_device_that_is_deleted_with_a_description_that_cannot_be_right_is_cle
 }
 
 #[tokio::test]
-async fn a_device_that_is_deleted_in_an_outage_is_let_go_and_somebody_is_told_what_stays_there() {
+async fn a_device_that_is_deleted_in_an_outage_is_let_go_and_what_stays_there_is_reported() {
     let world = world("").await;
     let controller = world.controller().await;
     let held = held(&world).await;
@@ -183,7 +183,7 @@ async fn a_device_whose_node_is_somebody_elses_says_so_and_goes_without_it() {
 }
 
 #[tokio::test]
-async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_somebody_is_told() {
+async fn a_device_that_another_one_takes_the_place_of_keeps_what_it_has_and_that_is_reported() {
     let world = world("").await;
     let controller = world.controller().await;
     let former = held(&world).await;

@@ -46,7 +46,7 @@ async fn devices_of_the_configuration_are_nodes_with_the_password_of_their_file(
 }
 
 #[test]
-fn what_is_wrong_with_a_device_of_the_configuration_is_told_with_its_place_and_without_its_password() {
+fn what_is_wrong_with_a_device_of_the_configuration_is_reported_with_its_place_and_without_its_password() {
     let registry = staffetta::assembly::registry();
     let schema = staffetta::config::FileSchema::assemble(&registry).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -75,7 +75,7 @@ fn what_is_wrong_with_a_device_of_the_configuration_is_told_with_its_place_and_w
 }
 
 #[test]
-fn what_the_driver_of_a_device_refuses_is_told_by_the_check_of_the_configuration() {
+fn what_the_driver_of_a_device_refuses_is_reported_by_the_check_of_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let (options, devices) = (folder.path().join("staffetta.toml"), folder.path().join("devices.yaml"));
     let handler = "[kubernetes]\nenabled_handlers = [\"app_hosting\"]\n";
@@ -141,7 +141,7 @@ async fn a_device_comes_changes_and_goes_with_its_custom_resource() {
 }
 
 #[tokio::test]
-async fn a_device_without_a_valid_description_goes_with_its_node_and_the_workloads_that_stay_are_told() {
+async fn a_device_without_a_valid_description_goes_with_its_node_and_the_workloads_that_stay_are_reported() {
     let world = world("").await;
     let controller = world.controller().await;
     device(&world, "r1", json!({ "driver": "FAKE", "address": "one" })).await;
@@ -321,8 +321,8 @@ async fn a_device_that_hosts_nothing_for_a_while_says_so_in_its_status_too() {
     device(&world, "r1", json!({ "driver": "HELD", "address": "one" })).await;
     until_phase(&world, "r1", "Ready").await;
     world.devices.device("one").set_hosting(false);
-    let troubled = until_phase(&world, "r1", "Error").await;
-    assert_eq!(troubled.status.unwrap().conditions[0].reason, "AppHostingDisabled");
+    let failing = until_phase(&world, "r1", "Error").await;
+    assert_eq!(failing.status.unwrap().conditions[0].reason, "AppHostingDisabled");
     world.node_ready("r1", "False").await;
     world.devices.device("one").set_hosting(true);
     until_phase(&world, "r1", "Ready").await;

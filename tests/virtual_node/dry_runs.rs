@@ -66,7 +66,7 @@ async fn removals_from_a_machine_and_from_the_cluster_are_planned() {
     world.machines.remove("r2");
     world.pods().delete("web", &DeleteParams::default()).await.unwrap();
     // The machines of this test are not recorded; the dry run only reads them.
-    machine.trouble(Some(staffetta_driver::Reason::Unavailable));
+    machine.failure(Some(staffetta_driver::Reason::Unavailable));
     world.orphan_grace = std::time::Duration::ZERO;
     let dry_run = world.dry_run().await;
     let plan = dry_run.to_string();

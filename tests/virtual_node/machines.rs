@@ -39,7 +39,7 @@ pub(crate) struct Machine(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    trouble: Option<Reason>,
+    failure: Option<Reason>,
     refuses: Option<&'static str>,
     hangs: bool,
     balks: bool,
@@ -117,8 +117,8 @@ fn node(name: &str) -> NodeSpec {
 
 impl Machine {
     /// From now on the machine answers with a failure, or works again.
-    pub(crate) fn trouble(&self, trouble: Option<Reason>) {
-        self.state().trouble = trouble;
+    pub(crate) fn failure(&self, failure: Option<Reason>) {
+        self.state().failure = failure;
     }
 
     /// From now on the machine takes no pod, and says why.
@@ -185,7 +185,7 @@ impl Machine {
 
     fn ask(&self) -> Result<MutexGuard<'_, State>, DriverError> {
         let state = self.state();
-        match state.trouble {
+        match state.failure {
             Some(reason) => Err(DriverError::new(reason, "ask the machine").detail("as ordered")),
             None => Ok(state),
         }

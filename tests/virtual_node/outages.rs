@@ -14,7 +14,7 @@ async fn an_outage_makes_the_node_not_ready_and_leaves_its_pods_as_they_are() {
     let controller = world.controller().await;
     world.pod("web", json!({})).await;
     let before = world.pod_in("web", "Running").await;
-    machine.trouble(Some(Reason::Unavailable));
+    machine.failure(Some(Reason::Unavailable));
     let node = world.node_ready("r1", "False").await;
     let (_, reason, message) = condition(&node, "Ready").unwrap();
     assert!(reason == "MachineUnreachable" && message.contains("as ordered"), "{reason} {message}");
@@ -35,7 +35,7 @@ async fn an_outage_makes_the_node_not_ready_and_leaves_its_pods_as_they_are() {
     world.pod("late", json!({})).await;
     let reported = world.until_reported("NodeUnreachable").await;
     assert!(reported.contains("r1 cannot be reached"), "{reported}");
-    machine.trouble(None);
+    machine.failure(None);
     world.node_ready("r1", "True").await;
     world.pod_in("late", "Running").await;
     world
@@ -60,13 +60,13 @@ async fn a_pod_that_is_deleted_during_an_outage_goes_when_its_machine_is_rid_of_
     let controller = world.controller().await;
     world.pod("web", json!({})).await;
     world.pod_in("web", "Running").await;
-    machine.trouble(Some(Reason::Unavailable));
+    machine.failure(Some(Reason::Unavailable));
     world.node_ready("r1", "False").await;
     world.delete("web").await;
     let reported = world.until_reported("NodeUnreachable").await;
     assert!(reported.contains("r1 cannot be reached; the deletion of the pod waits"), "{reported}");
     assert!(world.pods().get_opt("web").await.unwrap().is_some());
-    machine.trouble(None);
+    machine.failure(None);
     world.until_pod_is_gone("web").await;
     assert!(machine.running().is_empty());
     controller.stop().await.unwrap();
@@ -79,12 +79,12 @@ async fn a_pod_that_was_deleted_by_force_is_removed_from_its_machine_all_the_sam
     let controller = world.controller().await;
     world.pod("web", json!({})).await;
     world.pod_in("web", "Running").await;
-    machine.trouble(Some(Reason::Unavailable));
+    machine.failure(Some(Reason::Unavailable));
     world.node_ready("r1", "False").await;
     let by_force = kube::api::DeleteParams::default().grace_period(0);
     world.pods().delete("web", &by_force).await.unwrap();
     world.until_pod_is_gone("web").await;
-    machine.trouble(None);
+    machine.failure(None);
     world.until("nothing is left", async || machine.running().is_empty()).await;
     controller.stop().await.unwrap();
 }
@@ -118,7 +118,7 @@ async fn a_machine_that_forgets_its_pods_gets_them_again_and_none_fails() {
 async fn a_machine_that_refuses_us_is_asked_seldom() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
-    machine.trouble(Some(Reason::Refused));
+    machine.failure(Some(Reason::Refused));
     let controller = world.controller().await;
     for name in ["a", "b", "c"] {
         world.pod(name, json!({})).await;
@@ -128,7 +128,7 @@ async fn a_machine_that_refuses_us_is_asked_seldom() {
     world.until("it is asked again", async || machine.reads() >= reads + 3).await;
     // 100, 200 and 400 ms after the attempts before, each up to a tenth sooner.
     assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
-    machine.trouble(None);
+    machine.failure(None);
     world.pod_in("a", "Running").await;
     controller.stop().await.unwrap();
 }

@@ -133,7 +133,7 @@ async fn two_pods_of_one_name_one_after_the_other_are_two() {
 }
 
 #[tokio::test]
-async fn a_pod_that_changes_is_removed_and_made_anew_and_somebody_is_told() {
+async fn a_pod_that_changes_is_removed_and_made_anew_and_that_is_reported() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
     let controller = world.controller().await;
@@ -157,7 +157,7 @@ async fn a_pod_that_changes_is_removed_and_made_anew_and_somebody_is_told() {
 }
 
 #[tokio::test]
-async fn a_change_that_a_machine_refuses_is_told_and_what_runs_goes_on() {
+async fn a_change_that_a_machine_refuses_is_reported_and_what_runs_goes_on() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
     let controller = world.controller().await;
@@ -181,7 +181,7 @@ async fn a_change_that_a_machine_refuses_is_told_and_what_runs_goes_on() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_lost_while_its_change_is_refused_is_told_to_be_lost_and_not_replaced() {
+async fn a_pod_that_is_lost_while_its_change_is_refused_is_reported_lost_and_not_replaced() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
     let controller = world.controller().await;
@@ -248,7 +248,7 @@ async fn what_ends_is_started_again_or_is_over_as_the_pod_says() {
 }
 
 #[tokio::test]
-async fn what_a_machine_cannot_do_is_told_at_the_pod() {
+async fn what_a_machine_cannot_do_is_reported_at_the_pod() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
     machine.refuse("spec.volumes[0]: there are no volumes here");
@@ -284,12 +284,12 @@ async fn a_deletion_that_comes_late_ends_no_other_pod_of_that_name() {
     let controller = world.controller().await;
     world.pod("web", json!({})).await;
     world.pod_in("web", "Running").await;
-    machine.trouble(Some(Reason::Unavailable));
+    machine.failure(Some(Reason::Unavailable));
     world.node_ready("r1", "False").await;
     world.delete("web").await;
     let faults = world.server.faults();
     faults.inject(Requests::any().verb("delete").resource("pods"), 1, Fault::Hold);
-    machine.trouble(None);
+    machine.failure(None);
     faults.until_held(1).await;
     let by_force = DeleteParams::default().grace_period(0);
     world.pods().delete("web", &by_force).await.unwrap();
@@ -352,7 +352,7 @@ async fn a_pod_that_somebody_keeps_after_its_end_says_that_it_has_ended() {
 }
 
 #[tokio::test]
-async fn a_pod_that_changed_while_nobody_looked_on_is_replaced_and_somebody_is_told() {
+async fn a_pod_that_changed_while_nobody_looked_on_is_replaced_and_that_is_reported() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
     let controller = world.controller().await;
@@ -407,7 +407,7 @@ async fn what_runs_under_a_name_that_was_cut_is_an_orphan_only_if_no_pod_of_the_
 }
 
 #[tokio::test]
-async fn a_step_that_stays_unanswered_by_a_machine_that_can_be_reached_is_told() {
+async fn a_step_that_stays_unanswered_by_a_machine_that_can_be_reached_is_reported() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
     machine.balk(true);
@@ -465,7 +465,7 @@ async fn a_pod_that_was_finished_is_looked_for_no_more() {
 }
 
 #[tokio::test]
-async fn who_adds_an_ephemeral_container_is_told_that_nothing_comes_of_it() {
+async fn who_adds_an_ephemeral_container_learns_that_nothing_comes_of_it() {
     let world = World::new().await;
     let machine = world.machines.add("r1");
     let controller = world.controller().await;

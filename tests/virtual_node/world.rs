@@ -95,7 +95,7 @@ impl World {
                 ..Policy::default()
             };
             let source = Arc::new(machines.clone());
-            let wiring = Dependencies {
+            let dependencies = Dependencies {
                 handler: "machines",
                 cluster: setup.cluster_id()?,
                 client: setup.client(),
@@ -106,7 +106,7 @@ impl World {
                 predecessor: None,
                 metrics: VirtualNodeMetricsRegistry::default(),
             };
-            Ok(VirtualNodes::new(wiring).registration().erase())
+            Ok(VirtualNodes::new(dependencies).registration().erase())
         });
         registry
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_told_with_the_time_since_the_object_was_made() {
+    fn what_is_new_is_reported_with_the_time_since_the_object_was_made() {
         let now = Instant::now();
         let mut journal = Journal::new(now);
         let mut tell = |event: Event<Pod>, millis: u64| {

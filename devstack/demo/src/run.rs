@@ -82,14 +82,14 @@ async fn run(arguments: &Arguments, folder: &Path) -> Result<Outcome, DemoError>
             Ok(()) => Outcome::Converged,
             Err(Failed) => Outcome::Failed,
         },
-        () = told_to_end() => Outcome::Interrupted,
+        () = asked_to_end() => Outcome::Interrupted,
     };
     let goes_on = !arguments.once && !matches!(outcome, Outcome::Interrupted);
     let last = last_words(&outcome, &scenario.endings, goes_on.then(|| kubeconfig.path()));
     // Nobody listens any more when standard output is closed.
     let _ = news.send(News::Stays(last));
     if goes_on {
-        told_to_end().await;
+        asked_to_end().await;
     }
     drop((scenario, news));
     // It ends with the news. That standard output is closed is nothing to be told there.
@@ -116,7 +116,7 @@ fn last_words(outcome: &Outcome, endings: &[Ending], goes_on_with: Option<&Path>
 }
 
 /// Ends with Ctrl-C, SIGTERM or the terminal; at once where signals cannot be heard.
-async fn told_to_end() {
+async fn asked_to_end() {
     let heard = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = heard else { return };
     tokio::select! {

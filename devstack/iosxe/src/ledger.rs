@@ -82,7 +82,7 @@ impl Ledger {
     }
 
     /// Returns the apps that are configured or installed now.
-    pub fn standing(&self) -> BTreeSet<&str> {
+    pub fn existing(&self) -> BTreeSet<&str> {
         let mut configured = BTreeSet::new();
         let mut installed = BTreeSet::new();
         for entry in &self.0 {
@@ -173,9 +173,9 @@ mod tests {
         ];
         effects.push(("b", Effect::Unconfigured));
         effects.push(("a", Effect::Unconfigured));
-        assert_eq!(ledger(&effects).standing().into_iter().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(ledger(&effects).existing().into_iter().collect::<Vec<_>>(), ["a"]);
         effects.push(("a", Effect::Uninstalled));
-        assert!(ledger(&effects).standing().is_empty());
+        assert!(ledger(&effects).existing().is_empty());
     }
 
     #[test]

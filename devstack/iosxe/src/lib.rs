@@ -14,7 +14,7 @@
 //! device.inject(Requests::any().operation("install").after(1), 1, Fault::CutAfter);
 //! device.reach(Reachability::Refuses);
 //! device.reboot(Kept::Nothing, std::time::Duration::from_secs(2));
-//! assert!(device.ledger().standing().is_empty());
+//! assert!(device.ledger().existing().is_empty());
 //! # Ok(())
 //! # }
 //! ```

@@ -54,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_meets_the_requests_it_is_meant_for_as_often_as_planned() {
+    fn a_fault_hits_the_requests_it_is_meant_for_as_often_as_planned() {
         let mut plan = Plan::default();
         plan.add(Requests::any().method("POST").operation("install").after(1), 2, Fault::Hang);
-        let mut meets = |method, operation| plan.take(method, "/restconf/operations", operation).is_some();
-        assert!(!meets("GET", None) && !meets("POST", Some("start")));
-        assert!(!meets("POST", Some("install")), "the first is let through");
-        assert!(meets("POST", Some("install")) && meets("POST", Some("install")));
-        assert!(!meets("POST", Some("install")));
+        let mut hits = |method, operation| plan.take(method, "/restconf/operations", operation).is_some();
+        assert!(!hits("GET", None) && !hits("POST", Some("start")));
+        assert!(!hits("POST", Some("install")), "the first is let through");
+        assert!(hits("POST", Some("install")) && hits("POST", Some("install")));
+        assert!(!hits("POST", Some("install")));
         assert_eq!(plan.pending(), 0);
     }
 

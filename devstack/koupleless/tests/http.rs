@@ -166,7 +166,7 @@ async fn accept(listener: &TcpListener, answer: &str) -> (String, Value, String)
 }
 
 #[tokio::test]
-async fn a_base_asks_for_its_baseline_and_then_reports_to_the_replicas_in_turn() {
+async fn a_base_asks_for_its_baseline_and_then_reports_to_the_replicas_one_by_one() {
     let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let second = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let controllers = [first.local_addr().unwrap(), second.local_addr().unwrap()];

@@ -53,7 +53,7 @@ impl Service {
 pub struct RealOpenStack {
     state: State,
     api: Arc<Api>,
-    turn: Turn,
+    sharing: Sharing,
 }
 
 enum State {
@@ -63,7 +63,7 @@ enum State {
 }
 
 /// Kept for as long as the services are used.
-enum Turn {
+enum Sharing {
     Shared { _guard: RwLockReadGuard<'static, ()> },
     Alone { _guard: RwLockWriteGuard<'static, ()> },
     Private,
@@ -72,13 +72,13 @@ enum Turn {
 impl RealOpenStack {
     /// Returns the services that `devstack/real/test` or a developer has started, shared with other tests.
     pub async fn shared() -> Self {
-        Self::at(&clouds(), Turn::Shared { _guard: EXCLUSIVE.read().await })
+        Self::at(&clouds(), Sharing::Shared { _guard: EXCLUSIVE.read().await })
     }
 
     /// Returns the same services for this test alone: no other test of this process uses them at the same time, so they may be
     /// stopped.
     pub async fn alone() -> Self {
-        Self::at(&clouds(), Turn::Alone { _guard: EXCLUSIVE.write().await })
+        Self::at(&clouds(), Sharing::Alone { _guard: EXCLUSIVE.write().await })
     }
 
     /// Starts separate services, for a benchmark. Installs missing programs first. `flags` are passed to `up`.
@@ -87,13 +87,13 @@ impl RealOpenStack {
         let state = State::Private(state);
         run(state.folder(), "up", flags).await;
         let api = Arc::new(Api::new(ports(state.folder())));
-        Self { state, api, turn: Turn::Private }
+        Self { state, api, sharing: Sharing::Private }
     }
 
-    fn at(clouds: &Path, turn: Turn) -> Self {
+    fn at(clouds: &Path, sharing: Sharing) -> Self {
         let state = clouds.ancestors().nth(2).expect("clouds.yaml lies in a folder of the state");
         let api = Arc::new(Api::new(ports(state)));
-        Self { state: State::Shared(state.into()), api, turn }
+        Self { state: State::Shared(state.into()), api, sharing }
     }
 
     /// Creates a project that no other test uses, with a user for a controller. It is not deleted when the test ends.
@@ -208,7 +208,7 @@ impl Drop for RealOpenStack {
             // A test that has failed already is not to fail for this too, and who runs it sees what the script says.
             State::Private(folder) => drop(command(folder.path(), "down", &["--wipe"]).status()),
             State::Shared(folder) => {
-                if matches!(self.turn, Turn::Alone { .. }) {
+                if matches!(self.sharing, Sharing::Alone { .. }) {
                     drop(command(folder, "up", &[] as &[&str]).stdout(Stdio::null()).status());
                 }
             }

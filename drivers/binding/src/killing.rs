@@ -202,7 +202,7 @@ fn a_removal_of_a_killed_daemon_that_open_vswitch_has_not_applied_yet_is_awaited
     let binding = OpenVSwitchBinding::new(switch.socket(), PermittedBridges::new(vec![bridge]));
     binding.plug(&pod).unwrap();
     binding.plug(&other).unwrap();
-    switch.signal("STOP");
+    switch.kill("STOP");
     // The pair, a read of the port, its removal; the next request would ask whether that is applied.
     LEFT.store(3, Ordering::Relaxed);
     binding.unplug(&pod).unwrap_err();
@@ -213,7 +213,7 @@ fn a_removal_of_a_killed_daemon_that_open_vswitch_has_not_applied_yet_is_awaited
         while LEFT.load(Ordering::Relaxed) > usize::MAX - 5 && !plugged.is_finished() {
             std::thread::yield_now();
         }
-        switch.signal("CONT");
+        switch.kill("CONT");
         plugged.join().unwrap().unwrap();
     });
     binding.check(&pod).unwrap();

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_read_for_the_existing_provider_alone_is_told_and_refuses_no_device() {
+    fn a_key_that_is_read_for_the_existing_provider_alone_is_reported_and_refuses_no_device() {
         let mut spec = spec();
         assert_eq!(without_effect(&spec).count(), 0);
         spec.sections.insert("logLevel".to_owned(), json!("debug"));

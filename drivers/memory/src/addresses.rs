@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_when_the_next_address_has_rested() {
+    fn it_is_reported_when_the_next_address_has_rested() {
         let (mut pool, now) = (pool("10.0.0.0/24", Some(1)), Instant::now());
         let address = pool.take(now).unwrap();
         assert_eq!(pool.next_free(now), None);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fault_meets_only_its_method_and_only_so_often() {
+    async fn a_fault_hits_only_its_method_and_only_so_often() {
         let faults = Faults::default();
         faults.inject("ask", 2, Fault::Fail(outage()));
         assert!(faults.call("tell", || Ok(())).await.is_ok());

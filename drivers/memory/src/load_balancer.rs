@@ -206,7 +206,7 @@ mod tests {
 
     impl<D: ListenerDriver + ?Sized> ListenerCalls for D {}
 
-    async fn settled() {
+    async fn wait_while_pending() {
         tokio::time::advance(DELAY).await;
     }
 
@@ -218,10 +218,10 @@ mod tests {
         let busy = driver.ensure_listener(&made, &http()).await.unwrap_err();
         assert_eq!((busy.reason(), busy.retry_after()), (Reason::Conflict, Some(DELAY)));
         assert!(driver.release_load_balancer(&owner("web"), &made.id).await.unwrap_err().transient());
-        settled().await;
+        wait_while_pending().await;
         driver.ensure_listener(&made, &http()).await.unwrap();
         assert!(driver.ensure_listener(&made, &http()).await.is_err());
-        settled().await;
+        wait_while_pending().await;
         let listener = driver.ensure_listener(&made, &http()).await.unwrap();
         assert!(
             driver.release_listener(&made, &listener).await.is_ok_and(|left| left.is_none()),
@@ -244,16 +244,16 @@ mod tests {
         let listener = ListenerSpec { at: HTTP, settings, pool };
         let whole = LoadBalancerSpec { listeners: vec![listener.clone()], ..spec("10.0.0.1") };
         let made = driver.ensure_load_balancer(&owner("web"), &whole).await.unwrap();
-        let standing = made.listener(HTTP).unwrap();
-        let stands = standing.pool.as_ref().unwrap();
-        assert_eq!((&standing.settings, &stands.settings), (&listener.settings, &listener.pool.settings));
+        let kept = made.listener(HTTP).unwrap();
+        let stands = kept.pool.as_ref().unwrap();
+        assert_eq!((&kept.settings, &stands.settings), (&listener.settings, &listener.pool.settings));
         let members: Vec<_> = stands.members.iter().map(|member| &member.spec).collect();
         assert_eq!(members, listener.pool.members.iter().collect::<Vec<_>>());
         assert_eq!(
             driver.progress(&made).await.unwrap(),
             LoadBalancerProgress::Pending { poll_after: DELAY }
         );
-        settled().await;
+        wait_while_pending().await;
         assert_eq!(driver.progress(&made).await.unwrap(), LoadBalancerProgress::Active);
     }
 
@@ -261,12 +261,12 @@ mod tests {
     async fn a_listener_that_stands_gets_new_settings_and_keeps_its_members() {
         let driver = driver(MemoryOptions::default());
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
-        settled().await;
+        wait_while_pending().await;
         let first = driver.ensure_listener(&made, &http()).await.unwrap();
-        settled().await;
+        wait_while_pending().await;
         let pool = first.pool.unwrap();
         let members = driver.set_members(&made, HTTP, &[member("10.1.0.1", "a")]).await.unwrap();
-        settled().await;
+        wait_while_pending().await;
         let settings = ListenerSettings { member_timeout_ms: Some(1), ..ListenerSettings::default() };
         let changed = driver.ensure_listener(&made, &ListenerSpec { settings, ..http() }).await.unwrap();
         assert_eq!((changed.id, changed.settings.member_timeout_ms), (first.id, Some(1)));
@@ -281,7 +281,7 @@ mod tests {
         let whole = LoadBalancerSpec { listeners: vec![http(), sctp.clone()], ..spec("10.0.0.1") };
         let made = driver.ensure_load_balancer(&owner("web"), &whole).await.unwrap();
         assert_eq!(made.listeners, []);
-        settled().await;
+        wait_while_pending().await;
         assert_eq!(driver.ensure_listener(&made, &sctp).await.unwrap_err().reason(), Reason::Unsupported);
         driver.ensure_listener(&made, &http()).await.unwrap();
     }
@@ -292,7 +292,7 @@ mod tests {
         driver.services().fail_next_load_balancers(1);
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         assert!(matches!(driver.progress(&made).await.unwrap(), LoadBalancerProgress::Pending { .. }));
-        settled().await;
+        wait_while_pending().await;
         assert_eq!(driver.progress(&made).await.unwrap(), LoadBalancerProgress::Error);
         driver.release_load_balancer(&owner("web"), &made.id).await.unwrap();
         assert_eq!(driver.progress(&made).await.unwrap_err().reason(), Reason::NotFound);
@@ -302,7 +302,7 @@ mod tests {
     async fn the_same_owner_gets_the_same_load_balancer_and_nobody_else_may_release_it() {
         let driver = driver(MemoryOptions::default());
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
-        settled().await;
+        wait_while_pending().await;
         let again = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         assert_eq!((again.id, again.status), (made.id.clone(), ProvisioningStatus::Active));
 
@@ -351,14 +351,14 @@ mod tests {
     async fn members_are_set_as_a_whole_and_those_that_stay_keep_their_ids() {
         let driver = driver(MemoryOptions::default());
         let made = driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
-        settled().await;
+        wait_while_pending().await;
         driver.ensure_listener(&made, &http()).await.unwrap();
-        settled().await;
+        wait_while_pending().await;
         let first = driver
             .set_members(&made, HTTP, &[member("10.1.0.1", "a"), member("10.1.0.2", "b")])
             .await
             .unwrap();
-        settled().await;
+        wait_while_pending().await;
         let second = driver
             .set_members(&made, HTTP, &[member("10.1.0.2", "c"), member("10.1.0.3", "d")])
             .await
@@ -393,7 +393,7 @@ mod tests {
         driver.ensure_load_balancer(&owner("web"), &spec("10.0.0.1")).await.unwrap();
         let guarded = LoadBalancerSpec { security_groups: Some(vec!["g".into()]), ..spec("10.0.0.1") };
         assert!(driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap_err().transient());
-        settled().await;
+        wait_while_pending().await;
         let changed = driver.ensure_load_balancer(&owner("web"), &guarded).await.unwrap();
         assert_eq!(
             (changed.security_groups, changed.status),

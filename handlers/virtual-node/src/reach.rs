@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_an_outage_at_once_and_no_news_after_it() {
+    fn no_answer_is_an_outage_at_once_and_no_news_after_it() {
         let mut reach = Reachability::Up { failing: None };
         assert_eq!(reach.fell_silent("25 s".into()), Transition::Down);
         assert_eq!(reach.fell_silent("30 s".into()), Transition::Nothing);

@@ -20,10 +20,10 @@ const BUSY: (StatusCode, &str) = (StatusCode::TOO_MANY_REQUESTS, "another check 
 /// Returns the route of `/debug/check`. The checks send requests to external systems, so they run for one `POST` at a time, and only if the
 /// server listens on a loopback address (`loopback` is `true`); otherwise `POST` is rejected.
 pub(super) fn routes(loopback: bool) -> Router<Arc<ControllerState>> {
-    let turn = Arc::new(Semaphore::new(1));
+    let permits = Arc::new(Semaphore::new(1));
     let route = if loopback {
         post(async move |State(controller): State<Arc<ControllerState>>| {
-            alone(&turn, check(&controller)).await.map(Json)
+            alone(&permits, check(&controller)).await.map(Json)
         })
     } else {
         post(async || NOT_ON_LOOPBACK)
@@ -33,10 +33,10 @@ pub(super) fn routes(loopback: bool) -> Router<Arc<ControllerState>> {
 
 /// Runs `check`, or returns [`BUSY`] while another one runs.
 async fn alone(
-    turn: &Semaphore,
+    permits: &Semaphore,
     check: impl Future<Output = CheckReport>,
 ) -> Result<CheckReport, (StatusCode, &'static str)> {
-    let Ok(_turn) = turn.try_acquire() else { return Err(BUSY) };
+    let Ok(_permit) = permits.try_acquire() else { return Err(BUSY) };
     Ok(check.await)
 }
 
@@ -90,13 +90,13 @@ mod tests {
 
     #[tokio::test]
     async fn one_check_runs_at_a_time_until_it_ends_or_its_client_goes() {
-        let turn = Semaphore::new(1);
-        let mut first = Box::pin(alone(&turn, pending()));
+        let permits = Semaphore::new(1);
+        let mut first = Box::pin(alone(&permits, pending()));
         assert!((&mut first).now_or_never().is_none());
-        assert_eq!(alone(&turn, async { CheckReport::default() }).await.unwrap_err(), BUSY);
+        assert_eq!(alone(&permits, async { CheckReport::default() }).await.unwrap_err(), BUSY);
         drop(first);
         for _ in 0..2 {
-            assert!(alone(&turn, async { CheckReport::default() }).await.is_ok());
+            assert!(alone(&permits, async { CheckReport::default() }).await.is_ok());
         }
     }
 

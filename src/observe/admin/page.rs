@@ -35,8 +35,8 @@ pub(super) fn page(document: &StateSnapshot) -> String {
 /// Writes the whole status page as HTML: the head, the picture of the watches and handlers, and the objects that fail, are stuck or cannot
 /// be decoded.
 fn write_page(html: &mut String, document: &StateSnapshot) -> fmt::Result {
-    let trouble = document.objects.len() + document.undecodable.len();
-    let title = if trouble == 0 { String::new() } else { format!(" ({trouble} stuck)") };
+    let stuck = document.objects.len() + document.undecodable.len();
+    let title = if stuck == 0 { String::new() } else { format!(" ({stuck} stuck)") };
     write!(
         html,
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\

@@ -25,12 +25,12 @@ static EXCLUSIVE: Mutex<()> = Mutex::const_new(());
 
 impl Ec2 {
     async fn find() -> (Self, MutexGuard<'static, ()>) {
-        let turn = EXCLUSIVE.lock().await;
+        let exclusive = EXCLUSIVE.lock().await;
         // An error means that a provider is installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let ec2 = Self(std::env::var("STAFFETTA_REAL_EC2").expect("devstack/real/test starts the EC2 API"));
         ec2.ask("reset").await;
-        (ec2, turn)
+        (ec2, exclusive)
     }
 
     async fn ask(&self, path: &str) -> Value {
@@ -216,7 +216,7 @@ async fn with_the_keys_of_a_role_partial_grants_and_late_reads_share_and_lose_no
     eventually("20 pods have an address", async || addresses(&client).await.len() == 20).await;
     let before = addresses(&client).await;
     // Reads do not show all prefixes of these addresses yet.
-    first.signal("KILL").await;
+    first.kill("KILL").await;
     first.ends().await;
     let mut second = start().await;
     second.ready().await;
@@ -281,7 +281,7 @@ async fn kills_lost_annotations_and_two_nodes_of_one_machine_share_no_address_on
         pods.patch_status(pod, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     }
     for (pod, value) in [("win-0", None), ("renamed-1", Some("nonsense")), ("win-2", None)] {
-        process.signal("KILL").await;
+        process.kill("KILL").await;
         process.ends().await;
         let lost = json!({ "metadata": { "annotations": { ADDRESS: value } } });
         pods.patch(pod, &PatchParams::default(), &Patch::Merge(lost)).await.unwrap();

@@ -160,7 +160,7 @@ async fn every_replica_serves_the_webhook_with_the_certificate_of_the_leader_als
     switch("true").await;
     eventually("the standby notices that it is on again", async || cluster.patches(&mut standby).await).await;
 
-    leader.process.signal("KILL").await;
+    leader.process.kill("KILL").await;
     leader.process.ends().await;
     assert!(cluster.patches(&mut standby).await);
     // What somebody removed is restored by the new leader, with the certificate of the former one.

@@ -30,7 +30,7 @@ async fn read_on(world: &World) {
 }
 
 async fn kill(mut controller: Process) {
-    controller.signal("KILL").await;
+    controller.kill("KILL").await;
     assert!(!controller.ends().await.success());
 }
 
@@ -101,7 +101,8 @@ async fn a_controller_that_starts_with_a_deleted_pod_leaves_no_app_that_one_list
 }
 
 #[tokio::test]
-async fn a_pod_that_is_started_once_fails_when_its_device_has_lost_it_and_another_is_told_of_its_restart() {
+async fn a_pod_that_is_started_once_fails_when_its_device_has_lost_it_and_the_restart_of_another_is_reported()
+{
     let world = World::new(1, |_| ()).await;
     let _controller = world.controller().await;
     let mut once = pod("once", 1);
@@ -128,7 +129,7 @@ async fn a_pod_that_is_started_once_fails_when_its_device_has_lost_it_and_anothe
 }
 
 #[tokio::test]
-async fn container_names_that_collide_and_an_image_that_never_is_are_told_once_and_nothing_is_sent() {
+async fn container_names_that_collide_and_an_image_that_never_is_are_reported_once_and_nothing_is_sent() {
     let world = World::new(1, |_| ()).await;
     let mut controller = world.controller().await;
     let mut collide = pod("collide", 1);

@@ -10,7 +10,7 @@ use super::world::{World, pod};
 use crate::process::eventually;
 
 #[tokio::test]
-async fn a_wrong_password_is_told_at_the_node_and_locks_no_account() {
+async fn a_wrong_password_is_reported_at_the_node_and_locks_no_account() {
     let mut world = World::new(1, |options| {
         (options.lock_after, options.lock_time) = (Some(3), Duration::from_secs(3600));
     })
@@ -36,7 +36,7 @@ async fn a_wrong_password_is_told_at_the_node_and_locks_no_account() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_told_and_taken_once_its_authority_is_named() {
+async fn a_certificate_that_nobody_vouches_for_is_reported_and_taken_once_its_authority_is_named() {
     let mut world = World::new(1, |options| options.tls = Tls::Server).await;
     world.described[0]["device"]["tls"] = json!({ "enabled": true });
     let first = world.controller().await;
@@ -56,7 +56,7 @@ async fn a_certificate_that_nobody_vouches_for_is_told_and_taken_once_its_author
 }
 
 #[tokio::test]
-async fn a_pod_that_a_device_cannot_run_is_told_why_and_the_device_hears_nothing_of_it() {
+async fn a_pod_that_a_device_cannot_run_learns_why_and_the_device_hears_nothing_of_it() {
     let world = World::new(1, |_| ()).await;
     let _controller = world.controller().await;
     let mut registry = pod("registry", 1);
@@ -82,7 +82,7 @@ async fn a_pod_that_a_device_cannot_run_is_told_why_and_the_device_hears_nothing
 }
 
 #[tokio::test]
-async fn a_deadline_that_a_running_pod_gets_is_told_to_come_to_nothing_and_the_app_goes_on() {
+async fn a_deadline_that_a_running_pod_gets_is_reported_without_effect_and_the_app_goes_on() {
     let world = World::new(1, |_| ()).await;
     let _controller = world.controller().await;
     world.create(&pod("web", 1)).await;
@@ -98,7 +98,7 @@ async fn a_deadline_that_a_running_pod_gets_is_told_to_come_to_nothing_and_the_a
 }
 
 #[tokio::test]
-async fn an_install_that_fails_is_told_with_the_reason_of_the_device() {
+async fn an_install_that_fails_is_reported_with_the_reason_of_the_device() {
     let world = World::new(1, |_| ()).await;
     world.device().plan_installs("", 1000, Install::Fails("the package is not signed".into()));
     let _controller = world.controller().await;

@@ -85,7 +85,7 @@ fn taints(node: &Node) -> &[Taint] {
 
 #[tokio::test]
 #[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
-async fn the_scheduler_puts_pods_on_a_device_and_who_wants_their_logs_is_told_why_not_on_a_real_server() {
+async fn the_scheduler_puts_pods_on_a_device_and_who_wants_their_logs_learns_why_not_on_a_real_server() {
     let _exclusive = CLUSTER.lock().await;
     let (kubectl, world) = cluster("pods", |_| ()).await;
     let node = world.device().name().to_owned();

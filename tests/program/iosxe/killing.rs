@@ -13,7 +13,7 @@ const UP: usize = 5;
 const DOWN: usize = 4;
 
 async fn kill(mut controller: Process) {
-    controller.signal("KILL").await;
+    controller.kill("KILL").await;
     assert!(!controller.ends().await.success());
 }
 

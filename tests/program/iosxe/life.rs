@@ -166,7 +166,7 @@ async fn an_app_whose_pod_is_gone_is_removed_and_one_of_others_is_not() {
     let mut first = world.controller().await;
     world.create(&pod("web", 1)).await;
     world.until_phase("web", "Running").await;
-    first.signal("KILL").await;
+    first.kill("KILL").await;
     first.ends().await;
     let stranger = "someone_else";
     configure(&world, stranger).await;

@@ -208,7 +208,7 @@ impl World {
         for device in &self.devices {
             let ledger = device.ledger();
             assert_eq!(device.apps(), [], "{:#?}", ledger.entries());
-            assert!(ledger.standing().is_empty() && ledger.address_conflicts().is_empty());
+            assert!(ledger.existing().is_empty() && ledger.address_conflicts().is_empty());
             assert!(ledger.most_installs_at_once() <= 1);
         }
     }

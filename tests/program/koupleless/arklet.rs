@@ -167,7 +167,7 @@ async fn lost_answers_repeat_no_command_to_a_real_arklet() {
 
 #[tokio::test]
 #[ignore = "needs Arklet"]
-async fn a_wrong_version_is_told_and_leaves_nothing_on_a_real_arklet() {
+async fn a_wrong_version_is_reported_and_leaves_nothing_on_a_real_arklet() {
     let world = World::new(1).await;
     let _replica = world.replica(0).await;
     let base = RealBase::start(&world, false).await;

@@ -102,7 +102,7 @@ async fn a_pod_with_several_modules_runs_when_all_of_them_do_and_a_container_wit
 }
 
 #[tokio::test]
-async fn a_module_that_cannot_be_loaded_is_told_with_the_words_of_the_base() {
+async fn a_module_that_cannot_be_loaded_is_reported_with_the_words_of_the_base() {
     let world = World::new(1).await;
     let replica = world.replica(0).await;
     let options = SimulatedBaseOptions { max_metaspace: 1, ..SimulatedBaseOptions::numbered(1, 1) };
@@ -180,7 +180,7 @@ pub(super) async fn updated(world: &World, base: &SimulatedBase) {
 }
 
 #[tokio::test]
-async fn a_version_that_is_not_that_of_the_jar_file_is_told_and_leaves_nothing_behind() {
+async fn a_version_that_is_not_that_of_the_jar_file_is_reported_and_leaves_nothing_behind() {
     let world = World::new(1).await;
     let _replica = world.replica(0).await;
     let manifest = ("https://example.com/cart.jar".to_owned(), ("cart".to_owned(), "1.0.0".to_owned()));

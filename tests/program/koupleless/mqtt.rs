@@ -120,7 +120,7 @@ async fn outage(broker: AnyBroker, version: &str) {
     let holder = world.holder(&node(1)).await;
     for replica in &replicas {
         if replica.identity().await == holder {
-            replica.process.signal("KILL").await;
+            replica.process.kill("KILL").await;
         }
     }
     let taken = async || !["", &holder].contains(&world.holder(&node(1)).await.as_str());

@@ -104,7 +104,7 @@ async fn the_plug_in_asks_the_replica_that_holds_the_lease_of_the_node_of_a_pod(
     assert!(said.lines().any(|line| line.starts_with("vnode ") && line.contains("  odd  ")), "{said}");
 
     // Without its answer, nobody knows what it has left to do.
-    operator.other.process.signal("KILL").await;
+    operator.other.process.kill("KILL").await;
     operator.other.process.ends().await;
     let (code, said) = operator.plugin("status pod/web --wait --timeout 1s").await;
     assert!(code == 1 && said.contains(&format!("unmet: replica {OTHER}: ")), "{said}");

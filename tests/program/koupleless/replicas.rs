@@ -68,7 +68,7 @@ async fn of_three_replicas_each_has_a_share_and_that_of_one_that_is_killed_is_ta
     let before = shares(&world).await;
     assert!(before.len() > 1, "they are shared: {before:?}");
     let (number, killed, lost) = largest(&world, &replicas).await;
-    replicas[number].process.signal("KILL").await;
+    replicas[number].process.kill("KILL").await;
     eventually("its share is taken over", async || !shares(&world).await.contains_key(&killed)).await;
     assert!(!shares(&world).await.contains_key(""));
     for number in &lost {
@@ -86,7 +86,7 @@ async fn of_three_replicas_each_has_a_share_and_that_of_one_that_is_killed_is_ta
 #[tokio::test]
 async fn a_replica_that_takes_a_node_over_loads_nothing_into_an_impostor_that_reported_to_it() {
     let world = World::new(2).await;
-    let (holder, heir) = (world.replica(0).await, world.replica(1).await);
+    let (holder, successor) = (world.replica(0).await, world.replica(1).await);
     let base = world.base_of(SimulatedBaseOptions::numbered(1, 1), 0).await;
     world.node(&node(1), "True").await;
     assert_eq!(world.holder(&node(1)).await, holder.identity().await, "the other one did not hear the base");
@@ -101,31 +101,31 @@ async fn a_replica_that_takes_a_node_over_loads_nothing_into_an_impostor_that_re
         answers.iter().any(Result::is_ok)
     })
     .await;
-    holder.process.signal("KILL").await;
-    let taken = heir.identity().await;
+    holder.process.kill("KILL").await;
+    let taken = successor.identity().await;
     eventually("the node is taken over", async || world.holder(&node(1)).await == taken).await;
     world.pod("web", &node(1), "1").await;
     world.running("web").await;
     assert_eq!((asked(&base), asked(&impostor)), (vec!["+cart:1".to_owned()], Vec::new()));
     let none = "staffetta_tunnel_dropped_reports_total{tunnel=\"http\"} 0\n";
-    eventually("its reports are dropped", async || !heir.process.get("/metrics").await.1.contains(none))
+    eventually("its reports are dropped", async || !successor.process.get("/metrics").await.1.contains(none))
         .await;
 }
 
 #[tokio::test]
 async fn a_base_that_moves_while_its_node_is_taken_over_keeps_its_pods() {
     let world = World::new(2).await;
-    let (holder, heir) = (world.replica(0).await, world.replica(1).await);
+    let (holder, successor) = (world.replica(0).await, world.replica(1).await);
     let base = world.base_of(SimulatedBaseOptions::numbered(1, 1), 0).await;
     world.node(&node(1), "True").await;
     let pod = world.pod("web", &node(1), "1").await;
     world.running("web").await;
     let before = world.nodes().get(&node(1)).await.unwrap().metadata.uid;
-    holder.process.signal("KILL").await;
+    holder.process.kill("KILL").await;
     drop(base);
     let ip = "127.0.0.98".parse().unwrap();
     let moved = world.base_of(SimulatedBaseOptions { ip, ..SimulatedBaseOptions::numbered(1, 1) }, 1).await;
-    let taken = heir.identity().await;
+    let taken = successor.identity().await;
     eventually("the node is taken over", async || world.holder(&node(1)).await == taken).await;
     eventually("its module is loaded again", async || asked(&moved) == ["+cart:1"]).await;
     world.running("web").await;
@@ -202,7 +202,7 @@ async fn a_replica_that_was_paused_does_nothing_for_what_it_has_lost() {
     let world = World::new(3).await;
     let (replicas, bases) = shared(&world).await;
     let (number, paused, lost) = largest(&world, &replicas).await;
-    replicas[number].process.signal("STOP").await;
+    replicas[number].process.kill("STOP").await;
     // What it would do when it continues.
     for number in &lost {
         world.delete(&format!("web-{number}")).await;
@@ -213,7 +213,7 @@ async fn a_replica_that_was_paused_does_nothing_for_what_it_has_lost() {
         world.gone(&format!("web-{number}")).await;
         world.running(&format!("more-{number}")).await;
     }
-    replicas[number].process.signal("CONT").await;
+    replicas[number].process.kill("CONT").await;
     replicas[number].process.ready().await;
     // It must have looked at everything again.
     world.pod("late", &node(*lost.first().unwrap()), "3").await;
@@ -260,7 +260,7 @@ async fn replicas_that_join_get_their_share_and_that_of_one_that_dies_with_it_is
     let third = world.replica(2).await;
     let dies = third.identity().await;
     eventually("the third one gets nodes too", async || shares(&world).await.contains_key(&dies)).await;
-    third.process.signal("KILL").await;
+    third.process.kill("KILL").await;
     eventually("each of the others has half of the nodes", &halves).await;
     assert_loaded_once(&bases);
     for number in 1..=BASES {
@@ -302,7 +302,7 @@ async fn assert_taken_over(world: &World, base: &SimulatedBase, by: &Replica) {
 async fn what_a_replica_asked_for_before_it_was_killed_is_not_asked_for_again() {
     let world = World::new(2).await;
     let (killed, other, base) = loading(&world, 15).await;
-    killed.process.signal("KILL").await;
+    killed.process.kill("KILL").await;
     assert_taken_over(&world, &base, &other).await;
 }
 
@@ -310,9 +310,9 @@ async fn what_a_replica_asked_for_before_it_was_killed_is_not_asked_for_again() 
 async fn what_a_replica_asked_for_before_it_was_paused_is_not_asked_for_again() {
     let world = World::new(2).await;
     let (paused, other, base) = loading(&world, 15).await;
-    paused.process.signal("STOP").await;
+    paused.process.kill("STOP").await;
     assert_taken_over(&world, &base, &other).await;
-    paused.process.signal("CONT").await;
+    paused.process.kill("CONT").await;
     paused.process.ready().await;
     // Both must have looked at everything again.
     world.pod("late", &node(1), "2").await;

@@ -61,7 +61,7 @@ async fn a_leader_that_was_stopped_past_its_lease_changes_nothing(world: &World)
     // Not while it renews: what has passed its own door already is sent when it goes on, and is the server's to refuse.
     let before = times_renewed(&first);
     eventually("the lease is renewed", async || times_renewed(&first) > before).await;
-    first.process.signal("STOP").await;
+    first.process.kill("STOP").await;
 
     // The second one takes over, and events wait for the first.
     second.leads().await;
@@ -82,7 +82,7 @@ async fn a_leader_that_was_stopped_past_its_lease_changes_nothing(world: &World)
 
     // The first one goes on, is refused by itself, and stands by.
     first.proxy.clear_requests();
-    first.process.signal("CONT").await;
+    first.process.kill("CONT").await;
     first.is_deposed().await;
     first.stands_by().await;
     assert_eq!(first.writes(), []);

@@ -24,16 +24,16 @@ async fn the_standby_takes_over_when_the_leader_is_killed(world: &World) {
     .await;
     assert_eq!((leader.lease_transitions, leader.lease_duration_seconds), (Some(1), Some(10)));
 
-    first.process.signal("KILL").await;
+    first.process.kill("KILL").await;
     first.process.ends().await;
     world.pod("after").await;
     second.leads().await;
     world.until_plugged("after", true).await;
     second.process.ready().await;
-    let heir = world.lease().await;
-    assert_ne!(heir.holder_identity, leader.holder_identity);
-    assert_eq!(heir.lease_transitions, Some(2));
-    assert!(heir.acquire_time > leader.renew_time, "{heir:?}");
+    let successor = world.lease().await;
+    assert_ne!(successor.holder_identity, leader.holder_identity);
+    assert_eq!(successor.lease_transitions, Some(2));
+    assert!(successor.acquire_time > leader.renew_time, "{successor:?}");
     assert!(second.process.terminate().await.success());
     assert_eq!(world.lease().await.holder_identity.as_deref().unwrap_or_default(), "");
 }
@@ -95,7 +95,7 @@ async fn a_standby_without_events_in_its_watch_takes_over(world: &World) {
     let looks = || second.proxy.requests().iter().filter(|request| request.verb == "get").count();
     let before = looks();
     eventually("it looks by itself", async || looks() > before + 2).await;
-    first.process.signal("KILL").await;
+    first.process.kill("KILL").await;
     second.leads().await;
     second.proxy.faults().resume_watches();
     world.pod("web").await;

@@ -24,7 +24,7 @@ pub(crate) enum Happening {
     /// Its containers end.
     Finish,
     RemoveAnnotation,
-    SpoilAnnotation,
+    DamageAnnotation,
     /// It gets the annotation of this other pod.
     CopyAnnotation(usize),
     RemoveFinalizers,
@@ -50,7 +50,7 @@ pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
                 7..9 => Happening::ForceDelete,
                 9..11 => Happening::Finish,
                 11..13 => Happening::RemoveAnnotation,
-                13 => Happening::SpoilAnnotation,
+                13 => Happening::DamageAnnotation,
                 14..16 => Happening::CopyAnnotation(draw.below(NAMES)),
                 16 => Happening::RemoveFinalizers,
                 17..19 => Happening::DeletePort,
@@ -102,7 +102,7 @@ impl Scene for Pods {
             Happening::RemoveAnnotation => {
                 tenant(Method::PATCH, &path, annotate(None)).await;
             }
-            Happening::SpoilAnnotation => {
+            Happening::DamageAnnotation => {
                 tenant(Method::PATCH, &path, annotate(Some("nonsense"))).await;
             }
             Happening::CopyAnnotation(other) => {

@@ -30,7 +30,7 @@ pub(crate) enum Happening {
     /// It gets a public address (`LoadBalancer`), or has none (`ClusterIP`).
     SetPublic(bool),
     RemoveAnnotations,
-    SpoilState,
+    DamageState,
     RemoveFinalizers,
     /// An administrator deletes its load balancer in the cloud.
     DeleteLoadBalancer,
@@ -54,7 +54,7 @@ pub(crate) async fn run(world: &Arc<World>, without: &[usize]) -> usize {
             8..12 => Happening::SetEndpoints(draw.below(16)),
             12..15 => Happening::SetPublic(draw.chance(500)),
             15 => Happening::RemoveAnnotations,
-            16 => Happening::SpoilState,
+            16 => Happening::DamageState,
             17 => Happening::RemoveFinalizers,
             18..20 => Happening::DeleteLoadBalancer,
             20 => Happening::BreakLoadBalancer,
@@ -127,7 +127,7 @@ impl Scene for Services {
                 let annotations = json!({ SPEC_ANNOTATION: null, STATE_ANNOTATION: null });
                 tenant(Method::PATCH, &path, json!({ "metadata": { "annotations": annotations } })).await;
             }
-            Happening::SpoilState => {
+            Happening::DamageState => {
                 let annotations = json!({ STATE_ANNOTATION: "nonsense" });
                 tenant(Method::PATCH, &path, json!({ "metadata": { "annotations": annotations } })).await;
             }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fault_meets_the_first_event_of_a_watch_and_no_bookmark() {
+    async fn a_fault_hits_the_first_event_of_a_watch_and_no_bookmark() {
         let bookmark = "{\"type\":\"BOOKMARK\"}\n";
         let chunks = ["{\"type\":\"BOOK", "MARK\"}\n{\"type\"", ":\"ADDED\"}\n", "{\"type\":\"DELETED\"}\n"];
         let seen = watched(&chunks, Fault::CutMid).await;

@@ -64,7 +64,7 @@ mod tests {
     use crate::front::path::Target;
 
     #[test]
-    fn a_fault_meets_the_requests_it_names_and_is_used_up() {
+    fn a_fault_hits_the_requests_it_names_and_is_used_up() {
         let plan = Plan::default();
         let requests = Requests::any().verb("patch").resource("pods").subresource("");
         plan.add(requests, 2, Fault::status(503));

@@ -51,7 +51,7 @@ impl RealServer {
     }
 
     async fn make(flags: &[&str], whole: bool) -> Self {
-        let turn = EXCLUSIVE.acquire().await.expect("it is never closed");
+        let exclusive = EXCLUSIVE.acquire().await.expect("it is never closed");
         let parent = std::env::var_os(STATE).map_or_else(std::env::temp_dir, PathBuf::from);
         let state = tempfile::Builder::new().prefix("private.").tempdir_in(&parent).unwrap_or_else(|error| {
             panic!("no folder can be made in {}: {error}", parent.display());
@@ -62,7 +62,7 @@ impl RealServer {
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             kubeconfig: PathBuf::new(),
             snapshots: 0.into(),
-            _exclusive: turn,
+            _exclusive: exclusive,
         }
     }
 

@@ -85,7 +85,7 @@ on_all_servers! {
     lists::pages_show_one_revision,
     lists::versions_of_a_list_are_honoured_or_refused,
     lists::selectors_that_cannot_be_read_are_400,
-    watches::a_watch_resumes_where_it_is_told,
+    watches::a_watch_resumes_where_it_is_asked_to,
     watches::a_watch_without_a_version_begins_with_what_is_there,
     watches::selectors_make_objects_come_and_go,
     watches::initial_events_end_with_a_bookmark,

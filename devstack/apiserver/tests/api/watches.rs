@@ -16,7 +16,7 @@ async fn relabel(place: &Place, name: &str, app: &str) {
     place.patch(&place.core(&format!("configmaps/{name}")), MERGE, &patch).await.expect(200, name);
 }
 
-pub(crate) async fn a_watch_resumes_where_it_is_told(place: Arc<Place>) {
+pub(crate) async fn a_watch_resumes_where_it_is_asked_to(place: Arc<Place>) {
     let place = &*place;
     let path = place.core("configmaps?labelSelector=app");
     config_map(place, "a", "web").await;

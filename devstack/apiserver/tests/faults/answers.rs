@@ -11,7 +11,7 @@ use staffetta_apiserver::{Fault, Requests};
 
 use crate::world::{World, chunks, code, items};
 
-pub(crate) async fn a_refusal_meets_the_requests_it_names_as_often_as_it_says(world: &World) {
+pub(crate) async fn a_refusal_hits_the_requests_it_names_as_often_as_it_says(world: &World) {
     let fault = Fault::Refuse { code: 503, retry_after: Some(7) };
     let creates = || Requests::any().verb("create").resource("leases").namespace(&world.namespace);
     world.faults().inject(creates().namespace("elsewhere"), 1, Fault::status(500));

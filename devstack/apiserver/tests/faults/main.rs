@@ -44,7 +44,7 @@ macro_rules! on_every_way {
 }
 
 on_every_way! {
-    answers::a_refusal_meets_the_requests_it_names_as_often_as_it_says,
+    answers::a_refusal_hits_the_requests_it_names_as_often_as_it_says,
     answers::an_answer_can_be_chosen_to_the_letter,
     answers::a_fault_can_be_for_what_a_body_says,
     answers::an_answer_can_be_garbage,
@@ -62,6 +62,6 @@ on_every_way! {
     watches::a_watch_can_be_cut_in_the_middle_of_an_event,
     watches::a_silent_watch_neither_ends_nor_tells_anything,
     watches::an_event_can_be_garbage_and_the_next_one_is_not,
-    watches::an_object_can_be_told_of_as_nobody_can_read_it,
+    watches::an_object_can_be_reported_as_nobody_can_read_it,
     watches::a_watch_can_say_that_its_version_is_gone,
 }

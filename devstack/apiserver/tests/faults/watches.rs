@@ -64,7 +64,7 @@ pub(crate) async fn an_event_can_be_garbage_and_the_next_one_is_not(world: &Worl
     assert_eq!(watch.added().await, "b");
 }
 
-pub(crate) async fn an_object_can_be_told_of_as_nobody_can_read_it(world: &World) {
+pub(crate) async fn an_object_can_be_reported_as_nobody_can_read_it(world: &World) {
     let version = world.version().await;
     world.faults().inject(watches(), 1, Fault::undecodable("poison", "/spec"));
     let mut watch = world.watch(&version).await;

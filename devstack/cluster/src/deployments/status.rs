@@ -61,13 +61,13 @@ fn date(
 ) -> DeploymentCondition {
     let said = before.into_iter().flatten().find(|said| said.type_ == condition.type_);
     let now = Some(Time(now));
-    let turned = said
+    let changed = said
         .filter(|said| said.status == condition.status)
         .and_then(|said| said.last_transition_time.clone());
     let updated =
         said.filter(|said| said.reason == condition.reason).and_then(|said| said.last_update_time.clone());
     DeploymentCondition {
-        last_transition_time: turned.or_else(|| now.clone()),
+        last_transition_time: changed.or_else(|| now.clone()),
         last_update_time: updated.or(now),
         ..condition
     }

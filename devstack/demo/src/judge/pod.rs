@@ -97,6 +97,6 @@ fn vif_fault(vif: &VifState) -> Option<String> {
     if vif.addresses.is_empty() {
         return Some("has a VIF without an address".into());
     }
-    let stray = vif.addresses.iter().find(|(address, subnet)| !subnet.contains(address));
-    stray.map(|(address, subnet)| format!("has the address {address}, which is not in its subnet {subnet}"))
+    let outside = vif.addresses.iter().find(|(address, subnet)| !subnet.contains(address));
+    outside.map(|(address, subnet)| format!("has the address {address}, which is not in its subnet {subnet}"))
 }

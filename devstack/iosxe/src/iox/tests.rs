@@ -145,7 +145,7 @@ fn a_refusal_says_when_the_app_has_gone_on_by_itself() {
 }
 
 #[test]
-fn an_install_beside_another_fails_in_silence() {
+fn an_install_beside_another_fails_without_a_word() {
     let (mut iox, now) = iox(|_| ());
     let config = configuration(&[]);
     let config = AppConfig(&config);

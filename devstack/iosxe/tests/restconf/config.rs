@@ -50,7 +50,7 @@ async fn an_app_is_made_once_read_changed_and_removed_once() {
         assert_eq!(ask(&device, "DELETE", path, &Value::Null).await.code, 404);
         assert_eq!(ask(&device, "PATCH", path, &put).await.code, if *path == other { 400 } else { 404 });
     }
-    assert!(device.ledger().standing().is_empty());
+    assert!(device.ledger().existing().is_empty());
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn the_configuration_of_an_installed_app_cannot_be_removed() {
     operate(&device, "uninstall", "web").await;
     until_state(&device, "web", None).await;
     assert_eq!(ask(&device, "DELETE", &path, &Value::Null).await.code, 204);
-    assert!(device.ledger().standing().is_empty() && device.apps().is_empty());
+    assert!(device.ledger().existing().is_empty() && device.apps().is_empty());
 }
 
 #[tokio::test]

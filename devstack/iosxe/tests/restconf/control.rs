@@ -42,7 +42,7 @@ async fn another_process_sees_the_devices_and_breaks_them() {
     assert_eq!(asked(at, "POST", "/devices/edge-1/reachability", &"refuses".into()).await.code, 204);
     let reboot = json!({ "kept": "nothing", "down_ms": 1 });
     assert_eq!(asked(at, "POST", "/devices/edge-1/reboot", &reboot).await.code, 204);
-    assert!(device.ledger().standing().is_empty());
+    assert!(device.ledger().existing().is_empty());
     assert_eq!(asked(at, "DELETE", "/devices/edge-9/faults", &Value::Null).await.code, 404);
     assert_eq!(asked(at, "POST", "/devices/edge-1/reboot", &json!({ "kept": "all" })).await.code, 422);
 }

@@ -17,7 +17,7 @@ async fn the_request_that_is_meant_is_refused_and_nothing_is_done() {
     let refused = configure(&device, "b").await;
     assert_eq!((refused.code, refused.tag().as_str()), (409, "lock-denied"));
     assert_eq!(device.pending_faults(), 0);
-    assert_eq!(device.ledger().standing().into_iter().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(device.ledger().existing().into_iter().collect::<Vec<_>>(), ["a"]);
 }
 
 #[tokio::test]
@@ -26,9 +26,9 @@ async fn an_answer_can_get_lost_after_it_took_effect_and_before() {
     device.inject(Requests::any(), 1, Fault::Cut);
     device.inject(Requests::any(), 1, Fault::CutAfter);
     let path = format!("{CFG}/apps");
-    for standing in [0, 1] {
+    for existing in [0, 1] {
         Asking::new("POST", &path, &app("a")).of(&device).await.unwrap_err();
-        assert_eq!(device.ledger().standing().len(), standing);
+        assert_eq!(device.ledger().existing().len(), existing);
     }
     assert_eq!(configure(&device, "a").await.code, 409);
 }

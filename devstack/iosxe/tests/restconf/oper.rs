@@ -94,7 +94,7 @@ async fn the_hardware_tells_the_chassis_and_the_software() {
 }
 
 #[tokio::test]
-async fn states_and_numbers_can_be_told_wrong() {
+async fn states_and_numbers_can_be_reported_wrong() {
     let (_site, device) = device(|_| ());
     configure(&device, "web").await;
     operate(&device, "install", "web").await;

@@ -37,7 +37,7 @@ async fn only_the_input_of_the_module_is_understood() {
 }
 
 #[tokio::test]
-async fn an_accepted_install_may_fail_in_silence_or_with_a_reason() {
+async fn an_accepted_install_may_fail_without_a_word_or_with_a_reason() {
     let (_site, device) = device(|_| ());
     device.plan_installs("web", 1, Install::FailsInSilence);
     device.plan_installs("web", 1, Install::Fails("the package is not signed".into()));
@@ -62,7 +62,7 @@ async fn an_accepted_install_may_fail_in_silence_or_with_a_reason() {
 }
 
 #[tokio::test]
-async fn an_app_that_ends_by_itself_or_is_told_to_can_be_started_again() {
+async fn an_app_that_ends_by_itself_or_is_asked_to_can_be_started_again() {
     let (_site, device) = device(|options| options.stops_to = StopsTo::Stopped);
     configure(&device, "web").await;
     operate(&device, "install", "web").await;

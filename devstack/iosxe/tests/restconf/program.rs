@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::client::Asking;
 
 #[tokio::test]
-async fn the_program_prints_where_its_control_api_is_and_ends_when_told() {
+async fn the_program_prints_where_its_control_api_is_and_ends_when_asked() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_staffetta-iosxe-devices"))
         .args(["--count", "3"])
         .stdout(Stdio::piped())

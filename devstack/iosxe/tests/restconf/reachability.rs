@@ -89,6 +89,6 @@ async fn after_a_reboot_it_knows_what_it_kept() {
             until_state(&device, "web", None).await;
             assert!(device.ledger().of("web").any(|effect| *effect == Effect::Forgotten));
         }
-        assert_eq!(device.ledger().standing().is_empty(), kept == Kept::Nothing);
+        assert_eq!(device.ledger().existing().is_empty(), kept == Kept::Nothing);
     }
 }

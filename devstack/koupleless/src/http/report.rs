@@ -26,10 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Reports until the future is dropped. Each report goes to the next of `controllers`, as through a Service in front of them, and to
 /// the one after it if there is no connection.
 pub(crate) async fn report(process: Arc<BaseProcess>, port: u16, controllers: Vec<SocketAddr>) -> Infallible {
-    let mut turn = 0;
+    let mut next = 0;
     loop {
         tokio::select! {
-            never = life(&process, port, &controllers, &mut turn) => match never {},
+            never = life(&process, port, &controllers, &mut next) => match never {},
             () = process.ended() => {}
         }
         // The sender lives as long as `process`.
@@ -38,12 +38,12 @@ pub(crate) async fn report(process: Arc<BaseProcess>, port: u16, controllers: Ve
 }
 
 /// Reports from one start of the base to the next.
-async fn life(process: &BaseProcess, port: u16, controllers: &[SocketAddr], turn: &mut usize) -> Infallible {
+async fn life(process: &BaseProcess, port: u16, controllers: &[SocketAddr], next: &mut usize) -> Infallible {
     let options = &process.options;
     tokio::time::sleep(options.first_heartbeat).await;
     if options.asks_baseline {
         let metadata = response::metadata(options, &process.identity());
-        let answer = post_to_any(options.ip, controllers, turn, "queryBaseline", &metadata).await;
+        let answer = post_to_any(options.ip, controllers, next, "queryBaseline", &metadata).await;
         process.start_with(answer.and_then(|(status, body)| baseline(status, &body))).await;
     }
     let mut ticks = tokio::time::interval(options.heartbeat);
@@ -57,7 +57,7 @@ async fn life(process: &BaseProcess, port: u16, controllers: &[SocketAddr], turn
         if let Some(state) = reported {
             let status = response::heartbeat(options, &process.identity(), &state, Some(port));
             // A heartbeat that is not accepted is repeated after the period, as Arklet does.
-            let _ = post_to_any(options.ip, controllers, turn, "heartbeat", &status).await;
+            let _ = post_to_any(options.ip, controllers, next, "heartbeat", &status).await;
         }
     }
     std::future::pending().await
@@ -74,14 +74,14 @@ fn baseline(status: StatusCode, body: &[u8]) -> Result<Vec<Value>, String> {
 async fn post_to_any(
     from: Ipv4Addr,
     controllers: &[SocketAddr],
-    turn: &mut usize,
+    next: &mut usize,
     path: &str,
     report: &Value,
 ) -> Result<(StatusCode, Vec<u8>), String> {
     let mut last = "there is no controller".to_owned();
     for _ in controllers {
-        let controller = controllers[*turn % controllers.len()];
-        *turn += 1;
+        let controller = controllers[*next % controllers.len()];
+        *next += 1;
         match tokio::time::timeout(TIMEOUT, post(from, controller, path, report)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => last = error.to_string(),

@@ -60,7 +60,7 @@ fn the_port_of_the_node_is_restored_follows_its_bridge_and_is_no_pods() {
             mac: Some("fa:16:3e:00:00:99".parse().unwrap()),
             addresses: vec!["10.99.9.9/24".parse().unwrap()],
             bridge: bridge.to_owned(),
-            mtu: Some(1442),
+            mtu: Some(1600), // more than that of the bridge
         };
         NodePort::new(switch.socket(), options).unwrap().unwrap().ensure()
     };
@@ -84,7 +84,7 @@ fn the_port_of_the_node_is_restored_follows_its_bridge_and_is_no_pods() {
         let found = sh(&format!("ip addr show {name}"));
         let is_whole = |part| found.contains(part);
         assert!(
-            ["10.99.9.9/24", "fa:16:3e:00:00:99", ",UP", "mtu 1442"].into_iter().all(is_whole),
+            ["10.99.9.9/24", "fa:16:3e:00:00:99", ",UP", "mtu 1600"].into_iter().all(is_whole),
             "{lost}: {found}"
         );
         let before = link(&name);

@@ -36,8 +36,8 @@ impl OpenVSwitch {
     }
 
     /// Sends a signal to the daemon `ovs-vswitchd`, which applies what the database says.
-    pub(crate) fn signal(&self, signal: &str) {
-        sh(&format!("kill -{signal} $(cat {}/ovs-vswitchd.pid)", self.folder.path().display()));
+    pub(crate) fn kill(&self, name: &str) {
+        sh(&format!("kill -{name} $(cat {}/ovs-vswitchd.pid)", self.folder.path().display()));
     }
 
     pub(crate) fn vsctl(&self, command: &str) -> String {

@@ -236,8 +236,8 @@ async fn an_error_after_which_some_of_the_blocks_may_be_gone_is_ambiguous() {
     endpoint.answer_once("DescribeNetworkInterfaces", 400, &error("InternalError")).await;
     assert!(driver.unassign(&id, &both).await.unwrap_err().ambiguous(), "it cannot be read");
     let shows = |prefixes: &[&str]| {
-        let prefixes: String =
-            prefixes.iter().map(|prefix| format!("<item><ipv4Prefix>{prefix}</ipv4Prefix></item>")).collect();
+        let item = |prefix: &&str| format!("<item><ipv4Prefix>{prefix}</ipv4Prefix></item>");
+        let prefixes = prefixes.iter().map(item).collect::<Vec<_>>().concat();
         format!(
             "<DescribeNetworkInterfacesResponse><networkInterfaceSet><item><networkInterfaceId>eni-1</networkInterfaceId>\
             <ipv4PrefixSet>{prefixes}</ipv4PrefixSet></item></networkInterfaceSet></DescribeNetworkInterfacesResponse>"
@@ -296,7 +296,7 @@ async fn without_the_lease_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn an_action_that_is_not_permitted_is_told_apart_from_the_others() {
+async fn an_action_that_is_not_permitted_is_distinguished_from_the_others() {
     let endpoint = Endpoint::new().await;
     for action in ["DescribeInstances", "DescribeSubnets", "DescribeNetworkInterfaces"] {
         endpoint.answer(action, "MaxResults=5", 200, "<Response><requestId>r</requestId></Response>").await;

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_can_be_told_becomes_options() {
+    fn what_a_container_can_be_given_becomes_options() {
         let spec = json!({
             "imagePullSecrets": [{ "name": "of-the-service-account" }],
             "hostUsers": true, "os": { "name": "linux" },

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_log_in_is_tried_once_a_pause_and_who_asks_meanwhile_is_told_what_is_left_of_it() {
+    async fn a_refused_log_in_is_tried_once_a_pause_and_who_asks_meanwhile_learns_what_is_left_of_it() {
         let gate = Gate::default();
         for _ in 0..2 {
             assert!(gate.check().is_ok());
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waited_behind_an_outage_is_told_at_once_and_later_ones_try() {
+    async fn whoever_waited_behind_an_outage_fails_at_once_and_later_ones_try() {
         let gate = Gate::default();
         gate.close_after_outage(&DriverError::new(Reason::Unavailable, "ask"));
         assert_eq!(gate.check().unwrap_err().reason(), Reason::Unavailable);

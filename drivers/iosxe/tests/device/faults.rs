@@ -28,7 +28,7 @@ async fn life(device: Device, fault: Fault, skip: usize) -> bool {
     delete(&*driver, &request.owner()).await;
     let ledger = device.ledger();
     assert!(
-        ledger.standing().is_empty() && device.apps().is_empty(),
+        ledger.existing().is_empty() && device.apps().is_empty(),
         "{fault:?} {skip}: {:#?}",
         ledger.entries()
     );
@@ -114,7 +114,7 @@ async fn an_install_that_fails_with_a_reason_tells_it() {
 }
 
 #[tokio::test]
-async fn an_install_that_fails_in_silence_is_told_and_tried_again_later() {
+async fn an_install_that_fails_without_a_word_is_reported_and_tried_again_later() {
     let mut world = World::new(|_| ());
     world.options.slow_install_ms = 300.try_into().unwrap();
     world.device.plan_installs("", 1, Install::FailsInSilence);
@@ -135,7 +135,7 @@ async fn an_install_that_fails_in_silence_is_told_and_tried_again_later() {
 }
 
 #[tokio::test]
-async fn an_app_that_the_device_broke_is_told_with_the_reason_and_removed() {
+async fn an_app_that_the_device_broke_is_reported_with_the_reason_and_removed() {
     let world = World::new(|_| ());
     world.device.plan_installs("", 1, Install::Breaks("the disk is full".into()));
     let (driver, request) = (world.driver(), web());
@@ -146,7 +146,7 @@ async fn an_app_that_the_device_broke_is_told_with_the_reason_and_removed() {
 }
 
 #[tokio::test]
-async fn an_activation_for_which_the_device_has_no_room_is_told_with_its_reason() {
+async fn an_activation_for_which_the_device_has_no_room_is_reported_with_its_reason() {
     let world = World::new(|options| {
         (options.resources.cpu_units, options.auto_start) = (1, false);
     });

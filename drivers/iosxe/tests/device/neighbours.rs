@@ -45,7 +45,7 @@ async fn two_pods_of_one_name_are_two_pods() {
 }
 
 #[tokio::test]
-async fn the_pods_of_another_cluster_are_neither_told_nor_touched() {
+async fn the_pods_of_another_cluster_are_neither_reported_nor_touched() {
     let world = World::new(|_| ());
     let west = driver(IosXeOptions::default(), "west", &world.spec());
     deploy(&*west, &web()).await;

@@ -59,7 +59,7 @@ impl World {
     /// Asserts that nothing is left behind.
     pub(crate) fn assert_clean(&self) {
         assert_eq!(self.device.apps(), []);
-        assert!(self.device.ledger().standing().is_empty(), "{:#?}", self.device.ledger().entries());
+        assert!(self.device.ledger().existing().is_empty(), "{:#?}", self.device.ledger().entries());
         assert_eq!(self.device.files(), [""; 0]);
     }
 

@@ -50,9 +50,9 @@ impl Broker {
     }
 
     /// Sends a signal to the process: `STOP` makes it hang until `CONT`.
-    pub(crate) fn signal(&self, signal: &str) {
+    pub(crate) fn kill(&self, name: &str) {
         let process = std::fs::read_to_string(self.folder.join("run/broker.pid")).unwrap();
-        let sent = Command::new("kill").args([&format!("-{signal}"), process.trim()]).status().unwrap();
+        let sent = Command::new("kill").args([&format!("-{name}"), process.trim()]).status().unwrap();
         assert!(sent.success());
     }
 

@@ -111,7 +111,7 @@ async fn a_broker_that_hangs_refuses_what_is_too_much_and_repeats_nothing_on_a_r
             ..options(&broker, version)
         };
         let (mut world, mut base, id) = World::with_base(&broker, impatient).await;
-        broker.signal("STOP");
+        broker.kill("STOP");
         world.install(&id).await.unwrap();
         let full = async {
             loop {
@@ -127,7 +127,7 @@ async fn a_broker_that_hangs_refuses_what_is_too_much_and_repeats_nothing_on_a_r
             "{full}"
         );
         world.error().await;
-        broker.signal("CONT");
+        broker.kill("CONT");
         world.connected().await;
 
         // The broker may have read the command from the connection that ended.

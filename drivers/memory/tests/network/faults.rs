@@ -16,7 +16,7 @@ laws! {
     a_lost_answer_is_ambiguous_and_its_mark_finds_what_was_made,
     a_call_that_hangs_did_nothing_and_one_that_hangs_afterwards_did_all,
     a_delayed_call_is_done_late_and_a_delayed_answer_at_once,
-    a_fault_meets_one_call_of_its_method,
+    a_fault_hits_one_call_of_its_method,
 }
 
 fn outage() -> DriverError {
@@ -106,7 +106,7 @@ async fn until_listed(drivers: &Drivers, request: &VifRequest, number: usize) {
     }
 }
 
-async fn a_fault_meets_one_call_of_its_method(place: Place) {
+async fn a_fault_hits_one_call_of_its_method(place: Place) {
     let drivers = place.drivers(instant());
     let vif = drivers.vifs.request_vif(&drivers.vif_request("a").await).await.unwrap();
     drivers.inject(Method::ReleaseVif, Fault::Fail(outage())).await;

@@ -7,7 +7,7 @@ use staffetta_memory::http::{Fault, Method};
 use crate::world::{Drivers, ListenerCalls, Place, Remote, any_address, balancer, http, instant, owner};
 
 #[tokio::test]
-async fn every_method_of_every_trait_meets_the_faults_of_its_own_name() {
+async fn every_method_of_every_trait_hits_the_faults_of_its_own_name() {
     let remote = Remote::start(instant());
     for method in Method::ALL {
         let error = DriverError::new(Reason::Unsupported, method.path());

@@ -179,16 +179,16 @@ async fn check(ledger: &EffectLog, remote: &Remote) -> Result<(), TestCaseError>
         prop_assert!(entry.request_id.is_some() && entry.owner.is_some());
         prop_assert!(entry.kind != ResourceKind::Port || entry.effect != EffectKind::Changed);
     }
-    let standing = |kind| ledger.existing(kind).into_keys().map(str::to_owned).collect::<BTreeSet<_>>();
+    let existing = |kind| ledger.existing(kind).into_keys().map(str::to_owned).collect::<BTreeSet<_>>();
     let client = &remote.client;
     let ports = client.ports().await.unwrap().into_iter().map(|port| port.vif.id.to_string()).collect();
-    prop_assert_eq!(standing(ResourceKind::Port), ports);
+    prop_assert_eq!(existing(ResourceKind::Port), ports);
     let balancers = client.load_balancers().await.unwrap();
     let balancers = balancers.into_iter().map(|marked| marked.resource.id.to_string()).collect();
-    prop_assert_eq!(standing(ResourceKind::LoadBalancer), balancers);
+    prop_assert_eq!(existing(ResourceKind::LoadBalancer), balancers);
     let addresses = client.public_ips().await.unwrap();
     let addresses = addresses.into_iter().map(|marked| marked.resource.id.to_string()).collect();
-    prop_assert_eq!(standing(ResourceKind::PublicIp), addresses);
+    prop_assert_eq!(existing(ResourceKind::PublicIp), addresses);
     Ok(())
 }
 

@@ -163,7 +163,7 @@ fn a_default_domain_is_that_of_user_and_project() {
 }
 
 #[test]
-fn mistakes_in_clouds_yaml_are_told_with_their_place_and_without_secrets() {
+fn mistakes_in_clouds_yaml_are_reported_with_their_place_and_without_secrets() {
     let cases = [
         ("clouds:\n  a:\n    auth: [", "work/clouds.yaml:3:"),
         ("clouds:\n  a:\n    verify: perhaps\n", "work/clouds.yaml:3:13: "),
@@ -242,7 +242,7 @@ fn the_folder_of_the_user_may_be_written_as_in_a_shell() {
 }
 
 #[test]
-fn all_mistakes_of_clouds_yaml_are_told_at_once() {
+fn all_mistakes_of_clouds_yaml_are_reported_at_once() {
     let text = "clouds:\n  a:\n    interface: outer\n    key: k.pem\n    network_endpoint_override: n:9696\n    auth:\n      \
                 auth_url: k:5000\n      project_name: p\n";
     let error = Home::new(&[("work/clouds.yaml", text)]).access("a").unwrap_err();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_what_there_is() {
+    fn what_is_missing_is_reported_with_what_there_is() {
         let error = url(EndpointInterface::Internal, Some("Two")).unwrap_err();
         let expected = "the catalogue of the cloud has no `network` with the interface `internal` in the region `Two`; \
             it has identity (internal in One), identity (public in One), network (admin in Two), \

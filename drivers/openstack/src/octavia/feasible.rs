@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_release_lacks_is_left_out_and_told() {
+    fn what_an_old_release_lacks_is_left_out_and_reported() {
         let wanted = spec(vec![listener(Protocol::Sctp, &[]), listener(Protocol::Tcp, &["192.0.2.0/24"])]);
         let NormalizedSpec { spec, without } = feasible(wanted, &defaults(), Features::of((2, 0)));
         assert_eq!(spec.listeners.len(), 1);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ovn_lacks_is_left_out_and_told() {
+    fn what_ovn_lacks_is_left_out_and_reported() {
         let wanted = spec(vec![listener(Protocol::Sctp, &["192.0.2.0/24"])]);
         let defaults = SpecDefaults { provider: Some("ovn".into()), ..defaults() };
         let NormalizedSpec { spec, without } = feasible(wanted, &defaults, NEWEST);

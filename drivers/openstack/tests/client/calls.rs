@@ -146,7 +146,7 @@ async fn a_service_that_wants_a_rest_is_given_one() {
 }
 
 #[tokio::test]
-async fn a_wait_may_be_told_as_a_date_and_is_never_long() {
+async fn a_wait_may_be_reported_as_a_date_and_is_never_long() {
     for (reported, least, most) in [("Thu, 01 Jan 1970 00:00:00 GMT", 0, 0), ("86400", 300, 300)] {
         let world = World::new().await;
         let busy = ResponseTemplate::new(429).insert_header("Retry-After", reported);

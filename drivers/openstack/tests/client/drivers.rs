@@ -19,7 +19,7 @@ async fn subnets(world: &World, defaults: NeutronDefaults) -> DefaultPodSubnets 
 }
 
 #[tokio::test]
-async fn a_subnet_is_told_whole_and_asked_for_once() {
+async fn a_subnet_is_reported_whole_and_asked_for_once() {
     let world = World::new().await;
     let driver = subnets(&world, NeutronDefaults::default()).await;
     let (pod, project) = (Pod::default(), "p".into());
@@ -51,7 +51,7 @@ async fn the_options_stand_above_what_the_network_says() {
 }
 
 #[tokio::test]
-async fn a_subnet_that_does_not_exist_is_told_and_looked_for_again() {
+async fn a_subnet_that_does_not_exist_is_reported_and_looked_for_again() {
     let world = World::new().await;
     world.answers("GET", "/v2.0/subnets/a1", vec![refused(404, "SubnetNotFound")]).await;
     let subnets = Arc::new(Subnets::new(world.cloud().network(), &NeutronDefaults::default(), "east".into()));

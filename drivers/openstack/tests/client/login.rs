@@ -186,7 +186,7 @@ async fn a_keystone_that_hangs_stalls_no_call_while_the_token_is_good() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_not_tried_with_every_call_and_never_told() {
+async fn a_wrong_password_is_not_tried_with_every_call_and_never_reported() {
     let world = World::silent().await;
     world.answers("POST", "/v3/auth/tokens", vec![unauthorized()]).await;
     let cloud = world.cloud();
@@ -223,7 +223,7 @@ async fn a_password_in_a_file_is_read_at_each_login() {
 }
 
 #[tokio::test]
-async fn keystone_in_trouble_is_no_final_refusal() {
+async fn an_unavailable_keystone_is_no_final_refusal() {
     let world = World::silent().await;
     let html = ResponseTemplate::new(503).set_body_string("<html><h1>Service Unavailable</h1></html>");
     world.answers("POST", "/v3/auth/tokens", vec![html]).await;
@@ -233,7 +233,7 @@ async fn keystone_in_trouble_is_no_final_refusal() {
 }
 
 #[tokio::test]
-async fn an_answer_of_keystone_that_is_none_is_told() {
+async fn an_answer_of_keystone_that_is_none_is_reported() {
     let world = World::silent().await;
     world.answers("POST", "/v3/auth/tokens", vec![ok(&json!({ "hello": "world" }))]).await;
     let error = read(&world.cloud()).await.unwrap_err();

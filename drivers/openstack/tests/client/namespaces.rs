@@ -245,7 +245,7 @@ async fn a_port_is_removed_from_the_trunk_in_its_mark_before_it_is_deleted_and_f
 }
 
 #[tokio::test]
-async fn only_what_carries_the_mark_of_the_cluster_is_told_or_touched() {
+async fn only_what_carries_the_mark_of_the_cluster_is_reported_or_touched() {
     let (neutron, server) = Neutron::start().await;
     let (east, west) = (driver(&server, "east"), driver(&server, "west"));
     east.ensure_network(&owner("shop"), &"p1".into()).await.unwrap();

@@ -252,7 +252,7 @@ async fn a_lot_of_ports_is_made_by_one_call_and_bindings_that_come_late_are_read
 }
 
 #[tokio::test]
-async fn what_was_seen_of_a_port_for_one_pod_is_not_told_to_the_next() {
+async fn what_was_seen_of_a_port_for_one_pod_is_not_reported_to_the_next() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let driver = world.bound("east");

@@ -76,7 +76,7 @@ async fn of_the_ports_of_a_repeated_call_a_node_gets_as_many_as_were_wanted() {
 }
 
 #[tokio::test]
-async fn a_service_in_trouble_is_told_as_such_and_recovered_from() {
+async fn a_service_that_is_unavailable_is_reported_as_such_and_recovered_from() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let driver = world.bound("east");
@@ -378,7 +378,7 @@ async fn a_trunk_that_takes_no_subport_costs_no_port() {
 }
 
 #[tokio::test]
-async fn a_trunk_without_a_free_vlan_is_told_as_such() {
+async fn a_trunk_without_a_free_vlan_is_reported_as_such() {
     let (fake, world) = fake().await;
     let machine = world.machine(&world.subnet("10.2.0.0/24").await).await;
     let subnet = world.subnet("10.1.0.0/24").await;
@@ -465,7 +465,7 @@ async fn a_user_who_may_not_see_bindings_any_more_costs_a_pool_no_port() {
 }
 
 #[tokio::test]
-async fn a_default_group_that_neutron_does_not_show_is_told_and_costs_no_port_its_groups() {
+async fn a_default_group_that_neutron_does_not_show_is_reported_and_costs_no_port_its_groups() {
     let (fake, world) = fake().await;
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let wish = json!({ "name": "web", "project_id": world.project });

@@ -54,7 +54,10 @@ pub(crate) trait ListenerCalls: ListenerDriver {
 impl<D: ListenerDriver + ?Sized> ListenerCalls for D {}
 
 /// Waits until the load balancer takes changes, as the handler does.
-pub(crate) async fn settled(driver: &LbaasV2Driver, balancer: &LoadBalancer) -> LoadBalancerProgress {
+pub(crate) async fn until_not_pending(
+    driver: &LbaasV2Driver,
+    balancer: &LoadBalancer,
+) -> LoadBalancerProgress {
     within(async {
         loop {
             match driver.progress(balancer).await.unwrap() {
@@ -158,7 +161,7 @@ pub(crate) async fn a_load_balancer_is_made_with_its_whole_tree_and_read_as_it_w
     let made = driver.ensure_load_balancer(&owner, &spec).await.unwrap();
     assert_eq!((made.vip, &made.subnet, made.status), (spec.vip, &subnet.id, ProvisioningStatus::Pending));
     assert_eq!(asked(&made), spec.listeners);
-    assert_eq!(settled(&driver, &made).await, LoadBalancerProgress::Active);
+    assert_eq!(until_not_pending(&driver, &made).await, LoadBalancerProgress::Active);
     // Whether this process made it or not.
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
         for marks in [None, Some(&owner)] {
@@ -188,7 +191,7 @@ pub(crate) async fn members_are_set_as_a_whole_and_those_that_stay_keep_their_id
     };
     assert_eq!(id(&set, 2), id(&pool.members, 2));
     assert!(id(&set, 1).is_none() && id(&set, 3).is_some());
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
         let mut stands = only(driver).await.listeners[0].pool.clone().unwrap().members;
         stands.sort_by_key(|member| member.spec.ip);
@@ -215,7 +218,7 @@ pub(crate) async fn a_listener_that_comes_later_is_made_step_by_step_and_goes_wi
         let step = patiently(async || driver.ensure_listener(&balancer, &wanted.listeners[1]).await).await;
         balancer.listeners.retain(|listener| listener.at != DNS);
         balancer.listeners.push(step);
-        settled(&driver, &balancer).await;
+        until_not_pending(&driver, &balancer).await;
     }
     assert_eq!(asked(&only(&driver).await), wanted.listeners);
     let dns = balancer.listener(DNS).unwrap().clone();
@@ -223,7 +226,7 @@ pub(crate) async fn a_listener_that_comes_later_is_made_step_by_step_and_goes_wi
     assert_eq!(left, Some(Listener { pool: None, ..dns.clone() }), "one change at a time");
     let left = patiently(async || driver.release_listener(&balancer, left.as_ref().unwrap()).await).await;
     assert_eq!(left, None);
-    settled(&driver, &balancer).await;
+    until_not_pending(&driver, &balancer).await;
     let left = only(&driver).await;
     assert_eq!(asked(&left), first.listeners);
     assert_eq!(patiently(async || driver.release_listener(&left, &dns).await).await, None);
@@ -264,7 +267,7 @@ pub(crate) async fn settings_are_changed_and_what_hangs_on_them_stays(world: &Wo
             }
             let step = patiently(async || driver.ensure_listener(&balancer, wanted).await).await;
             balancer.listeners = vec![step];
-            settled(&driver, &balancer).await;
+            until_not_pending(&driver, &balancer).await;
         }
         assert_eq!(asked(&only(&driver).await), *std::slice::from_ref(wanted));
     }
@@ -280,7 +283,7 @@ pub(crate) async fn until_made(driver: &LbaasV2Driver, balancer: &LoadBalancer, 
         let step = patiently(async || driver.ensure_listener(&balancer, wanted).await).await;
         balancer.listeners.retain(|listener| listener.at != wanted.at);
         balancer.listeners.push(step);
-        settled(driver, &balancer).await;
+        until_not_pending(driver, &balancer).await;
     }
     panic!("{wanted:?} is never made of {balancer:?}");
 }
@@ -297,11 +300,11 @@ pub(crate) async fn ranges_take_the_place_of_security_groups_and_give_it_back(wo
     let ranged = driver.normalize(ranged).await.unwrap();
     assert_eq!(ranged.without, ["security groups beside loadBalancerSourceRanges"]);
     let made = driver.ensure_load_balancer(&owner, &guarded).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     assert_eq!(Some(only(&driver).await.security_groups), guarded.security_groups);
     for wanted in [&ranged.spec, &guarded] {
         let changed = patiently(async || driver.ensure_load_balancer(&owner, wanted).await).await;
-        settled(&driver, &changed).await;
+        until_not_pending(&driver, &changed).await;
         until_made(&driver, &changed, &wanted.listeners[0]).await;
         let found = only(&driver).await;
         assert_eq!((&found.id, asked(&found)), (&made.id, wanted.listeners.clone()));
@@ -309,14 +312,14 @@ pub(crate) async fn ranges_take_the_place_of_security_groups_and_give_it_back(wo
     }
 }
 
-pub(crate) async fn what_somebody_switched_off_is_told_and_switched_on_again(world: &World) {
+pub(crate) async fn what_somebody_switched_off_is_reported_and_switched_on_again(world: &World) {
     let subnet = world.subnet("10.1.0.0/24").await;
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let mut wanted = listener(HTTP, members(&subnet, &[1]));
     wanted.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
     let spec = spec(world, &driver, &subnet, vec![wanted]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let (listener, pool) = (&made.listeners[0].id, &made.listeners[0].pool.as_ref().unwrap().id);
     let monitor = world.balance(Method::GET, &format!("pools/{pool}"), &Value::Null).await.1;
     for (path, key) in [
@@ -332,7 +335,7 @@ pub(crate) async fn what_somebody_switched_off_is_told_and_switched_on_again(wor
         let is_off = found.disabled || !spec.listeners[0].is_made(&found.listeners[0]);
         assert!(is_off, "{path} is off: {found:?}");
         let changed = patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
-        settled(&driver, &changed).await;
+        until_not_pending(&driver, &changed).await;
         until_made(&driver, &changed, &spec.listeners[0]).await;
         let found = only(&driver).await;
         assert_eq!((found.disabled, asked(&found)), (false, spec.listeners.clone()), "{path} is on");
@@ -357,7 +360,7 @@ pub(crate) async fn a_load_balancer_is_given_back_once_and_by_its_owner_only(wor
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     for driver in [&driver, &world.balancers("east", &OctaviaDefaults::default())] {
         driver.release_load_balancer(&world.owner("other"), &made.id).await.unwrap();
         let west = world.balancers("west", &OctaviaDefaults::default());
@@ -374,12 +377,12 @@ pub(crate) async fn a_load_balancer_is_given_back_once_and_by_its_owner_only(wor
     }
 }
 
-pub(crate) async fn what_somebody_removed_is_told_and_can_be_made_again(world: &World) {
+pub(crate) async fn what_somebody_removed_is_reported_and_can_be_made_again(world: &World) {
     let subnet = world.subnet("10.1.0.0/24").await;
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let path = format!("loadbalancers/{}?cascade=true", made.id);
     assert_eq!(world.balance(Method::DELETE, &path, &Value::Null).await.0, 204);
     within(async {
@@ -400,13 +403,13 @@ pub(crate) async fn what_others_change_is_seen_by_lists(world: &World) {
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let spec = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1, 2]))]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     assert_eq!(asked(&only(&driver).await), spec.listeners);
     let pool = made.listeners[0].pool.as_ref().unwrap().id.clone();
     let others = json!({ "members": [{ "address": "10.1.0.2", "protocol_port": 8080, "subnet_id": subnet.id, "name": "shop/web-2:8080" }] });
     let (status, answer) = world.balance(Method::PUT, &format!("pools/{pool}/members"), &others).await;
     assert_eq!(status, 202, "{answer}");
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let stands = only(&driver).await.listeners[0].pool.clone().unwrap();
     assert_eq!(
         stands.members.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(),
@@ -414,7 +417,7 @@ pub(crate) async fn what_others_change_is_seen_by_lists(world: &World) {
     );
     let (status, answer) = world.balance(Method::DELETE, &format!("pools/{pool}"), &Value::Null).await;
     assert_eq!(status, 204, "{answer}");
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     assert_eq!(only(&driver).await.listeners[0].pool, None);
 }
 
@@ -436,7 +439,7 @@ pub(crate) async fn what_a_predecessor_made_is_marked_and_not_made_again(world: 
     driver.release_load_balancer(&owner, &id.as_str().into()).await.unwrap();
     let adopted = patiently(async || driver.ensure_load_balancer(&owner, &adopting).await).await;
     assert_eq!((adopted.id.as_str(), asked(&adopted)), (&*id, spec.listeners.clone()));
-    settled(&driver, &adopted).await;
+    until_not_pending(&driver, &adopted).await;
     let found = world.balancers("east", &OctaviaDefaults::default());
     assert_eq!(found.load_balancers(Some(&owner)).await.unwrap()[0].owner, Some(owner.clone()));
     let (_, reported) = world.balance(Method::GET, &format!("loadbalancers/{id}"), &Value::Null).await;
@@ -463,7 +466,7 @@ pub(crate) async fn what_a_predecessor_made_is_marked_and_not_made_again(world: 
     );
 }
 
-pub(crate) async fn a_quota_is_told_and_its_raising_lets_services_go_on(world: &World) {
+pub(crate) async fn a_quota_is_reported_and_its_raising_lets_services_go_on(world: &World) {
     let subnet = world.subnet("10.1.0.0/24").await;
     let driver = world.balancers("east", &OctaviaDefaults::default());
     world.allow_balancers(1).await;
@@ -489,7 +492,7 @@ pub(crate) async fn a_quota_of_listeners_or_pools_keeps_no_other_port_from_being
         let wanted = LoadBalancerSpec { vip: [10, 1, 0, last].into(), ..wanted.clone() };
         let mut balancer = driver.ensure_load_balancer(&owner, &wanted).await.unwrap();
         assert_eq!(balancer.listeners, [], "{what}: each is made by itself");
-        settled(&driver, &balancer).await;
+        until_not_pending(&driver, &balancer).await;
         until_made(&driver, &balancer, &wanted.listeners[0]).await;
         let refused = within(async {
             loop {
@@ -497,7 +500,7 @@ pub(crate) async fn a_quota_of_listeners_or_pools_keeps_no_other_port_from_being
                     Ok(step) => balancer.listeners = vec![step],
                     Err(error) => return error,
                 }
-                settled(&driver, &balancer).await;
+                until_not_pending(&driver, &balancer).await;
             }
         })
         .await;
@@ -535,7 +538,7 @@ pub(crate) async fn quotas_of_octavia_are_read_and_what_is_in_use_is_counted(wor
     listeners[0].pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
     let wanted = spec(world, &driver, &subnet, listeners).await;
     let balancer = driver.ensure_load_balancer(&world.owner("a"), &wanted).await.unwrap();
-    settled(&driver, &balancer).await;
+    until_not_pending(&driver, &balancer).await;
     assert_eq!(quotas().await, expected([1, 2, 2, 3, 1]));
 
     for (_, kind) in kinds {

@@ -103,7 +103,7 @@ pub(crate) async fn a_binding_that_fails_is_an_error_and_leaves_no_port(world: &
     assert!(world.ports(&subnet).await.is_empty());
 }
 
-pub(crate) async fn a_port_that_somebody_removed_is_told_by_name_and_given_back(world: &World) {
+pub(crate) async fn a_port_that_somebody_removed_is_reported_by_name_and_given_back(world: &World) {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let driver = world.bound("east");
     let vif = driver.request_vif(&world.request("web", &host, &subnet)).await.unwrap();

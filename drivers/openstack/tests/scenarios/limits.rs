@@ -35,7 +35,7 @@ pub(crate) async fn a_quota_is_read_with_the_number_in_use(world: &World) {
     assert_eq!(ports().await.limit, -1);
 }
 
-pub(crate) async fn a_full_subnet_is_told_as_such_and_leaves_nothing(world: &World) {
+pub(crate) async fn a_full_subnet_is_reported_as_such_and_leaves_nothing(world: &World) {
     // The router's address and one more.
     let (subnet, host) = (world.subnet("10.1.0.0/30").await, world.host("node").await);
     let driver = world.bound("east");
@@ -47,7 +47,7 @@ pub(crate) async fn a_full_subnet_is_told_as_such_and_leaves_nothing(world: &Wor
     driver.request_vif(&world.request("b", &host, &subnet)).await.unwrap();
 }
 
-pub(crate) async fn a_network_that_is_gone_is_told_by_name(world: &World) {
+pub(crate) async fn a_network_that_is_gone_is_reported_by_name(world: &World) {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     world.remove(&format!("networks/{}", subnet.network.id)).await;
     let error = world.bound("east").request_vif(&world.request("a", &host, &subnet)).await.unwrap_err();
@@ -55,7 +55,7 @@ pub(crate) async fn a_network_that_is_gone_is_told_by_name(world: &World) {
     assert!(error.to_string().contains(subnet.network.id.as_str()), "{error}");
 }
 
-pub(crate) async fn a_group_that_is_not_in_the_project_is_told_with_the_project(world: &World) {
+pub(crate) async fn a_group_that_is_not_in_the_project_is_reported_with_the_project(world: &World) {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let driver = world.bound("east");
     let group = "00000000-0000-4000-8000-000000000000";

@@ -27,7 +27,7 @@ macro_rules! in_world {
                 marks_are_those_of_one_cluster_and_where_asked_of_one_pod,
                 a_vif_that_is_found_by_its_mark_is_the_one_that_was_made,
                 a_binding_that_fails_is_an_error_and_leaves_no_port,
-                a_port_that_somebody_removed_is_told_by_name_and_given_back,
+                a_port_that_somebody_removed_is_reported_by_name_and_given_back,
                 what_an_annotation_calls_a_port_is_never_taken_for_a_path,
                 a_port_that_kuryr_made_for_the_pod_is_given_back_and_a_foreign_one_is_not,
                 only_a_port_of_the_pod_is_activated_and_those_of_kuryr_are_listed_with_their_pods;
@@ -49,9 +49,9 @@ macro_rules! in_world {
             limits:
                 a_quota_makes_pods_wait_and_its_raising_lets_them_go_on,
                 a_quota_is_read_with_the_number_in_use,
-                a_full_subnet_is_told_as_such_and_leaves_nothing,
-                a_network_that_is_gone_is_told_by_name,
-                a_group_that_is_not_in_the_project_is_told_with_the_project;
+                a_full_subnet_is_reported_as_such_and_leaves_nothing,
+                a_network_that_is_gone_is_reported_by_name,
+                a_group_that_is_not_in_the_project_is_reported_with_the_project;
             vlan:
                 a_pod_gets_a_subport_of_its_nodes_trunk,
                 each_trunk_has_all_vlans_for_itself,
@@ -59,7 +59,7 @@ macro_rules! in_world {
                 a_subport_that_was_left_half_made_is_finished,
                 a_subport_that_was_left_half_made_is_no_vif_when_its_vlan_is_taken,
                 a_subport_is_given_back_whatever_became_of_its_trunk,
-                a_node_without_a_port_or_a_trunk_is_told_by_name;
+                a_node_without_a_port_or_a_trunk_is_reported_by_name;
             macvlan:
                 the_port_of_the_node_may_use_the_addresses_of_its_pods_as_long_as_they_live,
                 pods_of_one_node_that_come_together_all_get_their_addresses,
@@ -70,8 +70,8 @@ macro_rules! in_world {
                 a_group_that_guards_a_port_stays_and_goes_with_the_rules_that_name_it_later,
                 a_port_gets_other_groups_all_at_once,
                 a_foreign_port_is_left_alone_whoever_names_it,
-                quotas_of_groups_and_rules_are_told_as_such,
-                what_does_not_exist_is_told_or_counts_as_removed;
+                quotas_of_groups_and_rules_are_reported_as_such,
+                what_does_not_exist_is_reported_or_counts_as_removed;
             stock:
                 ports_in_stock_are_listed_as_they_were_ordered_and_destroyed,
                 a_port_in_stock_with_two_addresses_is_listed_as_it_was_made,
@@ -88,12 +88,12 @@ macro_rules! in_world {
                 a_listener_that_comes_later_is_made_step_by_step_and_goes_with_its_pool,
                 settings_are_changed_and_what_hangs_on_them_stays,
                 ranges_take_the_place_of_security_groups_and_give_it_back,
-                what_somebody_switched_off_is_told_and_switched_on_again,
+                what_somebody_switched_off_is_reported_and_switched_on_again,
                 a_load_balancer_is_given_back_once_and_by_its_owner_only,
-                what_somebody_removed_is_told_and_can_be_made_again,
+                what_somebody_removed_is_reported_and_can_be_made_again,
                 what_others_change_is_seen_by_lists,
                 what_a_predecessor_made_is_marked_and_not_made_again,
-                a_quota_is_told_and_its_raising_lets_services_go_on,
+                a_quota_is_reported_and_its_raising_lets_services_go_on,
                 a_quota_of_listeners_or_pools_keeps_no_other_port_from_being_served,
                 quotas_of_octavia_are_read_and_what_is_in_use_is_counted;
             vip_ports:
@@ -108,7 +108,7 @@ macro_rules! in_world {
                 a_member_that_somebody_switched_off_is_switched_on_by_the_next_change_of_its_pool;
             public:
                 an_address_out_of_the_pool_leads_to_the_port_and_goes_back_by_its_owner_only,
-                an_empty_pool_is_told_and_an_address_that_comes_back_is_used,
+                an_empty_pool_is_reported_and_an_address_that_comes_back_is_used,
                 an_address_that_the_user_named_must_exist_and_be_free_and_stays_the_users,
                 an_address_that_a_predecessor_took_is_marked_and_not_taken_again,
                 an_address_of_another_project_or_that_leads_elsewhere_is_left_alone;

@@ -57,7 +57,7 @@ pub(crate) async fn an_address_out_of_the_pool_leads_to_the_port_and_goes_back_b
     assert!(east.public_ips(None).await.unwrap().is_empty());
 }
 
-pub(crate) async fn an_empty_pool_is_told_and_an_address_that_comes_back_is_used(world: &World) {
+pub(crate) async fn an_empty_pool_is_reported_and_an_address_that_comes_back_is_used(world: &World) {
     // The router's address, and one more beside the first of the network.
     let (subnet, pool) = (world.subnet("10.1.0.0/24").await, world.external("203.0.113.8/29").await);
     let driver = world.floating("east", &pool);

@@ -6,7 +6,8 @@ use staffetta_driver::{HealthMonitor, ListenerPort, LoadBalancer, LoadBalancerDr
 use staffetta_openstack::OctaviaDefaults;
 
 use super::balancers::{
-    HTTP, ListenerCalls, asked, listener, members, only, patiently, settled, spec, until_active, until_made,
+    HTTP, ListenerCalls, asked, listener, members, only, patiently, spec, until_active, until_made,
+    until_not_pending,
 };
 use super::world::{World, text};
 
@@ -18,7 +19,7 @@ pub(crate) async fn a_listener_that_is_wanted_again_while_it_goes_gets_a_pool_ag
     let listeners = vec![listener(HTTP, members(&subnet, &[1])), listener(ALT, Vec::new())];
     let wanted = spec(world, &driver, &subnet, listeners).await;
     let mut balancer = driver.ensure_load_balancer(&world.owner("web"), &wanted).await.unwrap();
-    settled(&driver, &balancer).await;
+    until_not_pending(&driver, &balancer).await;
     let goes = balancer.listener(ALT).unwrap().clone();
     let left = patiently(async || driver.release_listener(&balancer, &goes).await).await.unwrap();
     assert_eq!((&left.id, &left.pool), (&goes.id, &None));
@@ -46,7 +47,7 @@ pub(crate) async fn a_listener_that_somebody_removed_or_emptied_gets_the_pool_ba
     wanted.pool.settings.monitor = Some(HealthMonitor { delay_s: 5, timeout_s: 3, max_retries: 2 });
     let wanted = spec(world, &driver, &subnet, vec![wanted]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &wanted).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let had = made.listeners[0].pool.clone().unwrap();
     let emptied = json!({ "listener": { "default_pool_id": null } });
     for (method, body) in
@@ -71,7 +72,7 @@ pub(crate) async fn a_pool_of_somebody_else_is_hung_on_no_listener_of_ours(world
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let wanted = spec(world, &driver, &subnet, vec![listener(HTTP, Vec::new())]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &wanted).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let had = made.listeners[0].pool.clone().unwrap().id;
     let theirs = json!({ "pool": { "name": "theirs" } });
     for (method, path, body) in [
@@ -95,7 +96,7 @@ pub(crate) async fn a_member_that_somebody_switched_off_is_switched_on_by_the_ne
     let driver = world.balancers("east", &OctaviaDefaults::default());
     let wanted = spec(world, &driver, &subnet, vec![listener(HTTP, members(&subnet, &[1, 2]))]).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &wanted).await.unwrap();
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let pool = made.listeners[0].pool.clone().unwrap();
     let path = format!("pools/{}/members", pool.id);
     let (one, off) = (&pool.members[0].id, json!({ "member": { "admin_state_up": false, "weight": 7 } }));
@@ -105,7 +106,7 @@ pub(crate) async fn a_member_that_somebody_switched_off_is_switched_on_by_the_ne
     assert_eq!(asked(&only(&driver).await), wanted.listeners, "no list tells of it");
     let more = members(&subnet, &[1, 2, 3]);
     patiently(async || driver.set_members(&made, HTTP, &more).await).await;
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let (_, reported) = world.balance(Method::GET, &path, &Value::Null).await;
     let found = reported["members"].as_array().unwrap().iter().find(|member| member["id"] == one.as_str());
     let found = found.unwrap_or_else(|| panic!("it stays: {reported}"));

@@ -151,7 +151,7 @@ pub(crate) async fn a_foreign_port_is_left_alone_whoever_names_it(world: &World)
     assert_eq!(world.port(kuryrs.as_str()).await["security_groups"], json!([group]));
 }
 
-pub(crate) async fn quotas_of_groups_and_rules_are_told_as_such(world: &World) {
+pub(crate) async fn quotas_of_groups_and_rules_are_reported_as_such(world: &World) {
     let driver = world.policies("east");
     let group = driver.create_group(&"policy-1".into(), None).await.unwrap();
     // A project has a group of its own beside those that are made, and no quota may be less than what is used.
@@ -176,7 +176,7 @@ pub(crate) async fn quotas_of_groups_and_rules_are_told_as_such(world: &World) {
     assert_eq!(driver.update_rules(&group.id, &change).await.unwrap().len(), 5);
 }
 
-pub(crate) async fn what_does_not_exist_is_told_or_counts_as_removed(world: &World) {
+pub(crate) async fn what_does_not_exist_is_reported_or_counts_as_removed(world: &World) {
     let (subnet, host) = (world.subnet("10.1.0.0/24").await, world.host("node").await);
     let driver = world.policies("east");
     let gone = driver.create_group(&"gone".into(), None).await.unwrap();

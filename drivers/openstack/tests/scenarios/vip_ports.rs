@@ -7,7 +7,7 @@ use staffetta_driver::{
 };
 use staffetta_openstack::OctaviaDefaults;
 
-use super::balancers::{HTTP, listener, members, only, patiently, settled, spec};
+use super::balancers::{HTTP, listener, members, only, patiently, spec, until_not_pending};
 use super::world::{World, text};
 
 pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_balancer(world: &World) {
@@ -24,14 +24,14 @@ pub(crate) async fn the_port_of_the_address_may_be_ours_and_goes_with_the_load_b
     let taken = driver.ensure_load_balancer(&world.owner("other"), &spec).await.unwrap_err();
     assert_eq!(taken.reason(), Reason::Conflict, "{taken}");
     assert!(taken.to_string().contains("already allocated"), "{taken}");
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     spec.security_groups = Some(vec![text(&group["id"]).into()]);
     let guarded = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
     assert_eq!(Some(guarded.security_groups), spec.security_groups);
     // Octavia puts them on its port, beside its own, and takes away what somebody else puts there.
     let (_, reported) = world.balance(Method::GET, &format!("loadbalancers/{}", made.id), &Value::Null).await;
     assert_eq!(reported["loadbalancer"]["vip_sg_ids"], json!([group["id"]]), "{reported}");
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let found = only(&driver).await;
     assert_eq!(Some(&found.security_groups), spec.security_groups.as_ref());
     let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
@@ -47,13 +47,13 @@ pub(crate) async fn a_load_balancer_is_guarded_alike_whoever_made_its_port(world
     let before = world.balancers("east", &OctaviaDefaults::default());
     let mut spec = spec(world, &before, &subnet, Vec::new()).await;
     let made = before.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    settled(&before, &made).await;
+    until_not_pending(&before, &made).await;
     let driver =
         world.balancers("east", &OctaviaDefaults { own_vip_port: true, ..OctaviaDefaults::default() });
     let group = world.policies("east").create_group(&"g".into(), None).await.unwrap();
     spec.security_groups = Some(vec![group.id]);
     patiently(async || driver.ensure_load_balancer(&world.owner("web"), &spec).await).await;
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     let found = only(&driver).await;
     assert_eq!((&found.port, Some(&found.security_groups)), (&made.port, spec.security_groups.as_ref()));
     let again = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
@@ -66,7 +66,7 @@ pub(crate) async fn a_port_of_ours_goes_with_its_load_balancer_though_none_are_m
     let before = world.balancers("east", &own);
     let spec = spec(world, &before, &subnet, vec![listener(HTTP, members(&subnet, &[1]))]).await;
     let made = before.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    settled(&before, &made).await;
+    until_not_pending(&before, &made).await;
     world.allow_balancers(1).await;
     let left = LoadBalancerSpec { vip: [10, 1, 0, 101].into(), ..spec.clone() };
     before.ensure_load_balancer(&world.owner("left"), &left).await.unwrap_err();

@@ -171,7 +171,7 @@ async fn replaced(world: &World, machine: Machine, another: bool) -> Machine {
     Machine { trunk, ..machine }
 }
 
-pub(crate) async fn a_node_without_a_port_or_a_trunk_is_told_by_name(world: &World) {
+pub(crate) async fn a_node_without_a_port_or_a_trunk_is_reported_by_name(world: &World) {
     let (machine, subnet) = place(world).await;
     let driver = world.vlan("east", &machine);
     let refused = async |request: VifRequest| driver.request_vif(&request).await.unwrap_err();

@@ -162,7 +162,7 @@ async fn what_was_deleted_outside_is_made_again_at_the_next_reading() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_turns_out_to_have_been_deleted_outside_makes_the_pool_look_for_others_once() {
+async fn one_that_was_deleted_outside_makes_the_pool_look_for_others_once() {
     let network = Arc::new(MemoryNetwork::new(MemoryOptions::default()));
     let bulk = MemoryBulkVifDriver::new(Arc::clone(&network), "east".into()).active_when_bound();
     let world = World::on(network, bulk, POLICY);
@@ -297,7 +297,7 @@ async fn of_two_pods_that_show_one_vif_at_the_start_the_one_with_its_address_kee
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_key_of_a_vif_that_a_pod_of_another_node_alone_names_at_the_start_is_told() {
+async fn the_key_of_a_vif_that_a_pod_of_another_node_alone_names_at_the_start_is_reported() {
     let before = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
     let vif = before.get("a").await;
     let mut elsewhere = on_node("b", None);
@@ -311,7 +311,7 @@ async fn the_key_of_a_vif_that_a_pod_of_another_node_alone_names_at_the_start_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pod_that_got_a_vif_from_the_pool_keeps_it_and_the_key_of_one_that_nobody_got_is_told() {
+async fn the_pod_that_got_a_vif_from_the_pool_keeps_it_and_the_key_of_one_that_nobody_got_is_reported() {
     let world = World::new(VifPoolPolicy { min: 0, batch: 2, ..POLICY }).await;
     let vif = world.get("a").await;
     let ports = world.network.ports().into_iter().map(|port| port.vif);

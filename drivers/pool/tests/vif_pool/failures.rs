@@ -159,7 +159,7 @@ async fn whether_what_it_keeps_is_active_is_nobodys_question_after_the_term_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_that_does_not_exist_is_told_to_those_who_want_it_and_holds_up_nobody_else() {
+async fn a_group_that_does_not_exist_is_reported_to_those_who_want_it_and_holds_up_nobody_else() {
     let world = World::new(VifPoolPolicy { min: 0, batch: 1, ..POLICY }).await;
     let missing = DriverError::new(Reason::NotFound, "make ports").detail("security group missing");
     world.bulk.faults().inject(BulkVifMethod::CreateVifs, 1, Fault::Fail(missing));
@@ -260,7 +260,7 @@ async fn a_quota_or_subnet_that_is_used_up_is_asked_no_more_often_by_many_nodes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_used_up_for_good_on_one_node_keeps_no_other_from_its_turn() {
+async fn what_is_used_up_for_good_on_one_node_keeps_no_other_from_being_served() {
     let options = MemoryOptions { port_quota: Some(0), ..MemoryOptions::default() };
     let world = World::with(options, POLICY);
     world.start().await;

@@ -199,7 +199,7 @@ async fn a_pod_cannot_change_what_the_next_one_gets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_cloud_told_of_a_subnet_is_handed_out_whatever_a_pod_shows() {
+async fn what_the_cloud_reported_of_a_subnet_is_handed_out_whatever_a_pod_shows() {
     let before = World::new(VifPoolPolicy { min: 0, max: 1, batch: 1, ..POLICY }).await;
     let vif = before.get("a").await;
     // A name server of its subnet was another one when the pod got it, or somebody says so.

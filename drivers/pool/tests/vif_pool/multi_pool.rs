@@ -74,7 +74,7 @@ async fn the_label_of_the_node_chooses_and_the_default_where_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_node_of_which_nobody_has_told_yet_is_waited_for() {
+async fn a_node_of_which_nobody_has_reported_yet_is_waited_for() {
     let world = world();
     let error = request(&world, "new").await.unwrap_err();
     assert_eq!((error.reason(), error.retry_after()), (Reason::Awaited, Some(SOON)));
@@ -131,7 +131,7 @@ async fn a_release_goes_where_the_class_says_whatever_the_node_says_by_now() {
 }
 
 #[tokio::test]
-async fn what_several_pools_tell_of_is_told_once() {
+async fn what_several_pools_tell_of_is_reported_once() {
     let world = world();
     request(&world, "plain").await.unwrap();
     assert_eq!(world.pool.vifs(Some(&owner("web"))).await.unwrap().len(), 1);

@@ -75,7 +75,7 @@ async fn an_add_ends_without_a_change_when_its_pod_is_deleted_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_a_vif_is_told_what_it_waits_for() {
+async fn a_pod_without_a_vif_learns_what_it_waits_for() {
     let (kernel, folder) = (Kernel::new(), tempfile::tempdir().unwrap());
     let daemon = daemon(&kernel, folder.path());
     let error = daemon.add(&request("web", "u1", "c1")).await.unwrap_err();

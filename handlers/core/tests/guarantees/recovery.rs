@@ -18,8 +18,9 @@ struct Reported(Mutex<Vec<String>>);
 
 impl Reported {
     fn note(&self, what: &str, event: &TestMessage, failures: &Failures) {
-        let told = failures.reported_on().map(|told| format!(", told at {}", told.name)).unwrap_or_default();
-        self.0.lock().unwrap().push(format!("{event} {what} {}{told}", failures.attempts()));
+        let reports =
+            failures.reported_on().map(|object| format!(", told at {}", object.name)).unwrap_or_default();
+        self.0.lock().unwrap().push(format!("{event} {what} {}{reports}", failures.attempts()));
     }
 }
 
@@ -29,10 +30,10 @@ impl Report<TestMessage> for Reported {
     }
 
     fn will_retry(&self, event: &TestMessage, _: &dyn Failure, _: Duration, failures: &mut Failures) {
-        let told = failures.reported_on().is_some();
+        let was_reported = failures.reported_on().is_some();
         self.note("will retry", event, failures);
         let identity = Identity::of::<Pod>(None, format!("attempt {}", failures.attempts()), String::new());
-        assert_eq!(failures.set_reported_on(identity), !told, "only the first time is news");
+        assert_eq!(failures.set_reported_on(identity), !was_reported, "only the first time is news");
     }
 
     fn recovered(&self, event: &TestMessage, failures: &Failures) {
@@ -55,7 +56,7 @@ fn world(scribe: &Scribe) -> World<impl EventHandler<TestMessage>> {
 }
 
 impl<H> World<H> {
-    fn told(&self) -> Vec<String> {
+    fn reports(&self) -> Vec<String> {
         std::mem::take(&mut self.reported.0.lock().unwrap())
     }
 }
@@ -72,17 +73,17 @@ async fn recovery_is_reported_once_after_retries_and_after_a_final_failure() {
     let world = world(&scribe([busy.clone(), busy, refused]));
     world.chain.push(TestMessage::added("a"));
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let told = [
+    let reports = [
         "a added 0 will retry 1",
         "a added 0 will retry 2, told at attempt 1",
         "a added 0 failed 3, told at attempt 1",
     ];
-    assert_eq!(world.told(), told);
+    assert_eq!(world.reports(), reports);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.told(), ["a added 0 recovered 3, told at attempt 1"]);
+    assert_eq!(world.reports(), ["a added 0 recovered 3, told at attempt 1"]);
     world.chain.push(TestMessage::modified("a", 1));
     run_until_idle().await;
-    assert!(world.told().is_empty(), "nothing was wrong");
+    assert!(world.reports().is_empty(), "nothing was wrong");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,9 +93,9 @@ async fn a_superseded_message_is_no_recovery() {
     run_until_idle().await;
     world.chain.push(TestMessage::modified("a", 1));
     run_until_idle().await;
-    assert_eq!(world.told(), ["a added 0 will retry 1", "a added 1 will retry 2, told at attempt 1"]);
+    assert_eq!(world.reports(), ["a added 0 will retry 1", "a added 1 will retry 2, told at attempt 1"]);
     tokio::time::sleep(Duration::from_secs(30)).await;
-    assert_eq!(world.told(), ["a added 1 recovered 2, told at attempt 1"]);
+    assert_eq!(world.reports(), ["a added 1 recovered 2, told at attempt 1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +104,7 @@ async fn a_shutdown_is_no_recovery() {
     world.chain.push(TestMessage::added("a"));
     run_until_idle().await;
     assert!(world.chain.drain(Duration::from_secs(1)).await);
-    assert_eq!(world.told(), ["a added 0 will retry 1"]);
+    assert_eq!(world.reports(), ["a added 0 will retry 1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,12 +120,12 @@ async fn the_success_of_a_trigger_is_no_recovery_while_the_event_of_its_object_f
     };
     message(TestMessage::trigger("a", 1)).await;
     message(TestMessage::modified("a", 1)).await;
-    assert_eq!(world.told(), ["a trigger 1 failed 1", "a modified 1 failed 1"]);
+    assert_eq!(world.reports(), ["a trigger 1 failed 1", "a modified 1 failed 1"]);
     message(TestMessage::trigger("a", 2)).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(world.told().is_empty(), "the event still fails");
+    assert!(world.reports().is_empty(), "the event still fails");
     tokio::time::sleep(Duration::from_secs(69)).await;
-    assert_eq!(world.told(), ["a modified 1 recovered 1"]);
+    assert_eq!(world.reports(), ["a modified 1 recovered 1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,12 +151,12 @@ async fn what_a_trigger_finds_ends_the_back_off_of_its_object_and_a_storm_of_tri
     assert!(scribe.attempts().len() < 5, "{:?}", scribe.attempts());
 
     up.store(true, SeqCst);
-    let told = Instant::now();
+    let begin = Instant::now();
     chain.push(TestMessage::trigger("a", 10_000));
     while !chain.entries().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(told.elapsed() < Duration::from_secs(2), "{:?}", told.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     let added = TestMessage::added("a").to_string();
     let attempts = scribe.attempts();
     assert_eq!(attempts.iter().filter(|attempt| **attempt == added).count(), 2, "{attempts:?}");

@@ -21,13 +21,13 @@ impl Report<TestMessage> for Tape {
 
     fn will_retry(&self, event: &TestMessage, error: &dyn Failure, wait: Duration, failures: &mut Failures) {
         let last_error = failures.last_error().expect("something went wrong");
-        let told = format!(
+        let line = format!(
             "{event}, attempt {} after {} s: {error}, again in {} s",
             failures.attempts(),
             last_error.since.elapsed().as_secs(),
             wait.as_secs()
         );
-        self.0.lock().unwrap().push(told);
+        self.0.lock().unwrap().push(line);
     }
 }
 

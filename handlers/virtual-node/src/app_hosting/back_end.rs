@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_hosts_nothing_now_says_so_and_shows_only_what_it_told() {
+    fn a_device_that_hosts_nothing_now_says_so_and_shows_only_what_it_reported() {
         let resources =
             DeviceResources { enabled: false, memory_bytes: 1 << 30, ..DeviceResources::default() };
         let health = health(&resources, DeviceInfo::default());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_on_a_device_is_told_where_the_device_tells_it() {
+    fn what_is_free_on_a_device_is_reported_where_the_device_tells_it() {
         let resources = DeviceResources {
             enabled: true,
             memory_bytes: 1000,

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_that_cannot_be_right_is_told_and_its_node_stays() {
+    fn a_description_that_cannot_be_right_is_reported_and_its_node_stays() {
         let devices = index(BTreeMap::new());
         let wrong = object("uid", &json!({ "driver": "FAKE", "address": "x", "colour": 1 }));
         devices.claim(&wrong);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_that_is_not_allowed_is_told() {
+    fn a_description_that_is_not_allowed_is_reported() {
         let devices = index(BTreeMap::new());
         let stranger = object("uid", &json!({ "driver": "FAKE", "address": "192.0.2.1" }));
         devices.claim(&stranger);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_that_its_driver_cannot_read_is_told_and_the_description_before_it_holds() {
+    fn a_section_that_its_driver_cannot_read_is_reported_and_the_description_before_it_holds() {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Section {

@@ -122,7 +122,7 @@ async fn secrets_of_a_namespace_that_is_not_listed_are_refused_and_not_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_text_is_refused_with_its_field_and_never_left_out_in_silence() {
+async fn what_is_not_text_is_refused_with_its_field_and_never_left_out_without_a_word() {
     let (_server, client) = world().await;
     let secret = json!({ "metadata": { "name": "bytes" }, "data": { "key": "/w==", "text": "aQ==" } });
     let secrets: Api<Secret> = Api::namespaced(client.clone(), "default");

@@ -156,7 +156,7 @@ async fn with_machine() -> (ApiServer, VirtualNodes, Arc<Machine>, Arc<Removals>
 }
 
 #[tokio::test]
-async fn a_back_end_is_told_what_a_deleted_pod_was_and_what_runs_of_it_at_each_step() {
+async fn a_back_end_learns_what_a_deleted_pod_was_and_what_runs_of_it_at_each_step() {
     let (_server, handler, _, removals, pod) = with_machine().await;
     let shared = handler.shared();
     shared.pod_is_gone(&pod).await.unwrap();
@@ -228,7 +228,7 @@ async fn what_an_earlier_process_had_deployed_is_deployed_again_only_if_its_pod_
 }
 
 #[tokio::test]
-async fn a_back_end_is_told_what_a_pod_was_whose_deletion_no_watch_reported() {
+async fn a_back_end_learns_what_a_pod_was_whose_deletion_no_watch_reported() {
     let (_server, handler, _, removals, pod) = with_machine().await;
     let shared = handler.shared();
     shared.cluster.apply(&Event::Added(Arc::clone(&pod)));
@@ -298,7 +298,7 @@ async fn the_former_workload_of_a_pod_that_is_being_replaced_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_failure_that_a_machine_reports_is_told_at_once_and_once_until_the_pod_is_deployed() {
+async fn a_failure_that_a_machine_reports_is_reported_at_once_and_once_until_the_pod_is_deployed() {
     let heard = Heard::default();
     let handler = VirtualNodes::new(Dependencies { recorder: heard.recorder(), ..dependencies() });
     let shared = handler.shared();

@@ -438,7 +438,7 @@ async fn decisions_are_kept_as_long_as_by_a_kubelet_and_in_a_limited_number() {
 }
 
 #[tokio::test]
-async fn what_the_pods_of_a_device_use_is_told_to_who_may_know_it() {
+async fn what_the_pods_of_a_device_use_is_reported_to_who_may_know_it() {
     let folder = tempfile::tempdir().unwrap();
     let (file, identity) = authority(folder.path());
     let device = MemoryDevices::new(Duration::ZERO).device("r1");

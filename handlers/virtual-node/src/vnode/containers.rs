@@ -493,7 +493,7 @@ impl BaseContainer {
         if state.is_none() {
             self.image = None;
             // The report may be from before the answer.
-            self.mistaken.take_if(|(_, answered)| now >= *answered + pending::SETTLE);
+            self.mistaken.take_if(|(_, answered)| now >= *answered + pending::REPORT_DELAY);
         }
     }
 }

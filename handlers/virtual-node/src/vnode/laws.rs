@@ -51,7 +51,7 @@ enum Fate {
 
 /// An event in the world, after a number of seconds.
 #[derive(Clone, Copy, Debug)]
-enum Turn {
+enum Act {
     /// A new version of the module is rolled out: a pod is created, and the older ones are deleted when it is ready.
     RollOut,
     /// As `RollOut`, and the older pods are deleted at once.
@@ -297,9 +297,9 @@ impl Running {
         self.set_pods(pods);
     }
 
-    fn take(&mut self, turn: Turn) {
-        match turn {
-            Turn::RollOut | Turn::Replace => {
+    fn take(&mut self, act: Act) {
+        match act {
+            Act::RollOut | Act::Replace => {
                 self.versions += 1;
                 let name = format!("web-{}", self.versions);
                 let created = format!("2026-11-24T08:{:02}:00Z", self.versions);
@@ -309,16 +309,16 @@ impl Running {
                 let mut pods = self.pods();
                 pods.push(Arc::new(serde_json::from_value(pod).unwrap()));
                 self.set_pods(pods);
-                if matches!(turn, Turn::Replace) {
+                if matches!(act, Act::Replace) {
                     self.delete_older();
                 }
             }
-            Turn::RestartBase => {
+            Act::RestartBase => {
                 let mut world = self.world.lock();
                 world.life += 1;
                 world.modules.clear();
             }
-            Turn::KillController => {
+            Act::KillController => {
                 self.world.lock().process += 1;
                 self.back_end = Self::back_end(&self.world, &self.pods);
             }
@@ -359,19 +359,19 @@ impl Running {
     }
 }
 
-async fn holds(http: bool, fates: Vec<Fate>, turns: Vec<(u64, Turn)>) -> Result<(), String> {
+async fn holds(http: bool, fates: Vec<Fate>, acts: Vec<(u64, Act)>) -> Result<(), String> {
     let (messages, loaders, modules) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     let (pods, broken) = (Vec::new(), Vec::new());
     let world = World { http, fates, messages, modules, life: 0, process: 0, loaders, pods, broken };
     let (world, pods) = (Arc::new(Mutex::new(world)), Arc::<ClusterIndex>::default());
     let back_end = Running::back_end(&world, &pods);
     let mut running = Running { world, pods, back_end, versions: 0 };
-    running.take(Turn::RollOut);
-    for (wait, turn) in turns {
+    running.take(Act::RollOut);
+    for (wait, act) in acts {
         for _ in 0..wait {
             running.second().await;
         }
-        running.take(turn);
+        running.take(act);
     }
     running.world.lock().fates.clear();
     for _ in 0..BOUND {
@@ -396,19 +396,19 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-fn turn() -> impl Strategy<Value = Turn> {
+fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        3 => Just(Turn::RollOut),
-        1 => Just(Turn::Replace),
-        2 => Just(Turn::RestartBase),
-        2 => Just(Turn::KillController),
+        3 => Just(Act::RollOut),
+        1 => Just(Act::Replace),
+        2 => Just(Act::RestartBase),
+        2 => Just(Act::KillController),
     ]
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_module_that_a_base_still_loads_for_a_former_controller_is_unloaded_after_that() {
-    let turns = vec![(1, Turn::RollOut), (0, Turn::Replace), (0, Turn::KillController)];
-    assert_eq!(holds(false, vec![Fate::Slow, Fate::Well], turns).await, Ok(()));
+    let acts = vec![(1, Act::RollOut), (0, Act::Replace), (0, Act::KillController)];
+    assert_eq!(holds(false, vec![Fate::Slow, Fate::Well], acts).await, Ok(()));
 }
 
 proptest! {
@@ -417,9 +417,9 @@ proptest! {
     fn whatever_is_lost_modules_are_loaded_once_succeeded_before_they_go_and_converge(
         http in any::<bool>(),
         fates in prop::collection::vec(fate(), 0..12),
-        turns in prop::collection::vec((0_u64..40, turn()), 0..6),
+        acts in prop::collection::vec((0_u64..40, act()), 0..6),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        prop_assert_eq!(runtime.block_on(holds(http, fates, turns)), Ok(()));
+        prop_assert_eq!(runtime.block_on(holds(http, fates, acts)), Ok(()));
     }
 }

@@ -64,7 +64,7 @@ fn a_wrong_entry_of_a_table_is_not_also_reported_as_missing() {
 }
 
 #[test]
-fn a_table_in_the_place_of_a_text_is_told_with_the_form_of_the_text() {
+fn a_table_in_the_place_of_a_text_is_reported_with_the_form_of_the_text() {
     let found = mistakes("[kubernetes]\nobject_labels = { tier = \"web\" }\n", &[]);
     let expected = r#"s.toml:2:17: kubernetes.object_labels: must be a label selector, such as "team=net,env in (a,b),!legacy", not a table"#;
     assert_eq!(found, [expected]);

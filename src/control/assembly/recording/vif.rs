@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pool_is_told_of_nodes_and_is_not_filled() {
+    async fn a_pool_learns_of_nodes_and_is_not_filled() {
         let real = memory();
         let bulk = Arc::new(MemoryBulkVifDriver::new(Arc::clone(real.network()), "east".into()));
         let policy = VifPoolPolicy { min: 1, max: 0, batch: 1, cool_down: Duration::from_secs(20) };

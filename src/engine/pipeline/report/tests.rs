@@ -101,7 +101,7 @@ fn changing(changes: &'static [bool]) -> impl FnMut() -> Result<(), Fault> + Sen
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_that_changed_something_is_told_where_asked_for() {
+async fn a_success_that_changed_something_is_reported_where_asked_for() {
     let mut world = World::proud(changing(&[true, false, true, true]));
     for _ in 0..2 {
         world.added().await;
@@ -122,7 +122,7 @@ async fn a_success_that_changed_something_is_told_where_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_failure_is_told_once() {
+async fn the_end_of_a_failure_is_reported_once() {
     let mut failing = failing_for(60, Fault::transient("busy"));
     let mut world = World::proud(move || {
         failing()?;

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_nobody_needs_and_a_handler_that_waits_are_told() {
+    fn a_kind_that_nobody_needs_and_a_handler_that_waits_are_reported() {
         let text = explained(document(Vec::new()), "secret");
         assert!(
             text.ends_with("watch        no enabled handler needs this kind; watched kinds: Pod\n"),

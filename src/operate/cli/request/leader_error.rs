@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expired_lease_is_told_apart_from_one_that_is_held() {
+    fn an_expired_lease_is_distinguished_from_one_that_is_held() {
         let reported = |age| Renewal { age, duration: 15 }.to_string();
         assert!(reported(Some(3.0)).starts_with("last renewed 3s ago; another replica takes over"));
         assert!(reported(Some(300.0)).ends_with("has expired after 15 s: no replica leads"));

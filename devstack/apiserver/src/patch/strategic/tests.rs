@@ -6,7 +6,7 @@ fn merged(kind: &str, object: &Value, patch: &Value) -> Value {
 }
 
 #[test]
-fn containers_meet_by_name() {
+fn containers_are_matched_by_name() {
     let object = json!({"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b"}]}});
     let patch = json!({"spec": {"containers": [{"name": "a", "image": "2"}]}});
     let wanted = json!({"spec": {"containers": [{"name": "a", "image": "2"}, {"name": "b"}]}});

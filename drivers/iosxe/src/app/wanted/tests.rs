@@ -152,7 +152,7 @@ fn the_way_over_the_flash_has_bodies_and_changes_one_line_of_the_configuration()
 }
 
 #[test]
-fn the_environment_comes_from_the_request_and_a_value_that_does_not_fit_is_refused_without_being_told() {
+fn the_environment_comes_from_the_request_and_a_value_that_does_not_fit_is_refused_without_being_reported() {
     let mut request = simple();
     let variable = |value: &str| vec![EnvironmentVariable::new("TOKEN", value)];
     request.environment = [("app".to_owned(), variable("s3cret"))].into();

@@ -61,7 +61,7 @@ async fn an_answer_that_got_lost_is_no_reason_to_do_it_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn applications_of_others_are_neither_told_nor_touched() {
+async fn applications_of_others_are_neither_reported_nor_touched() {
     let device = Arc::new(Device::default());
     let west = driver_of(&device, "west", &json!({}));
     deploy(&west, &pod(1)).await;
@@ -134,7 +134,7 @@ async fn an_application_of_an_earlier_agent_is_taken_over_for_its_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_after_a_pause() {
+async fn a_failed_install_is_reported_in_the_words_of_the_device_and_tried_again_after_a_pause() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     device.inner().fails_installs = Some("not enough space");
@@ -156,7 +156,7 @@ async fn a_failed_install_is_told_in_the_words_of_the_device_and_tried_again_aft
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_install_of_somebody_else_that_never_ends_is_told_and_asked_after_ever_more_seldom() {
+async fn an_install_of_somebody_else_that_never_ends_is_reported_and_asked_after_ever_more_seldom() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     device.inner().oper.insert("guest".into(), Oper::in_state("INSTALLING"));
@@ -283,7 +283,8 @@ async fn a_word_that_nobody_knows_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_activation_that_fails_is_told_in_the_words_of_the_device_and_tried_after_pauses_that_double() {
+async fn an_activation_that_fails_is_reported_in_the_words_of_the_device_and_tried_after_pauses_that_double()
+{
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     device.inner().fails_activations = Some("not enough CPU is available");

@@ -47,7 +47,7 @@ async fn what_a_device_cannot_install_from_a_url_is_copied_to_its_flash_and_leav
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_installs_from_a_url_is_told_of_no_copy() {
+async fn a_device_that_installs_from_a_url_is_asked_for_no_copy() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     deploy(&driver, &from_url(1)).await;
@@ -161,7 +161,7 @@ async fn a_copy_that_the_device_does_not_delete_keeps_no_pod_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_package_that_cannot_be_copied_is_told_and_tried_again_after_a_pause() {
+async fn a_package_that_cannot_be_copied_is_reported_and_tried_again_after_a_pause() {
     let device = Arc::new(Device::default());
     let driver = driver(&device);
     device.inner().urls = Urls::Refused;

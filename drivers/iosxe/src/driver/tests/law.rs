@@ -70,7 +70,7 @@ impl World {
     }
 
     /// Reads the device and takes a step for each pod, as the handler does.
-    async fn turn(&mut self) {
+    async fn step(&mut self) {
         let pods: Vec<_> = self.pods.values().map(|(pod, _)| Arc::new(pod.clone())).collect();
         self.driver.expect_pods(&pods);
         if let Ok(listed) = self.driver.list_pods().await {
@@ -144,7 +144,7 @@ impl World {
             }
             Act::Wait(seconds) => {
                 for _ in 0..seconds {
-                    self.turn().await;
+                    self.step().await;
                 }
             }
         }
@@ -211,7 +211,7 @@ proptest! {
                 *leaves = true;
             }
             for _ in 0..400 {
-                world.turn().await;
+                world.step().await;
             }
             assert!(world.pods.is_empty(), "{:?} are never gone", world.pods.keys());
             // A lost answer that no request of these turns has met must not meet the list below.

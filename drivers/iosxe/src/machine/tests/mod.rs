@@ -69,9 +69,9 @@ fn what_ended_or_failed_stays_so_where_the_policy_says_so() {
 }
 
 #[test]
-fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
+fn a_state_that_nobody_knows_is_left_alone_and_reported_after_a_while() {
     let now = Instant::now();
-    let is_told = |decision| matches!(decision, Decision::Fail { reason: "ContainerStatusUnknown", .. });
+    let is_reported = |decision| matches!(decision, Decision::Fail { reason: "ContainerStatusUnknown", .. });
     for goal in [RUN, Goal::Removed] {
         let record = AppRecord::new(AppState::Unknown, now);
         let at = |seconds| {
@@ -80,12 +80,12 @@ fn a_state_that_nobody_knows_is_left_alone_and_told_after_a_while() {
         };
         assert!(matches!(at(0), Decision::Wait { .. }));
         assert!(matches!(at(29), Decision::Wait { .. }));
-        assert_eq!((is_told(at(30)), is_told(at(3600))), (goal == RUN, goal == RUN), "{goal:?}");
+        assert_eq!((is_reported(at(30)), is_reported(at(3600))), (goal == RUN, goal == RUN), "{goal:?}");
     }
 }
 
 #[test]
-fn a_deleted_app_in_a_state_that_nobody_knows_is_removed_by_each_step_in_turn() {
+fn a_deleted_app_in_a_state_that_nobody_knows_is_removed_step_by_step() {
     use AppStep::{Deactivate, Stop, Uninstall};
     let begun = Instant::now();
     let mut record = AppRecord::new(AppState::Unknown, begun);
@@ -178,7 +178,7 @@ fn the_configuration_stays_while_an_install_that_was_accepted_may_still_come() {
 }
 
 #[test]
-fn a_refused_step_is_told_with_its_reason_and_tried_after_pauses_that_double() {
+fn a_refused_step_is_reported_with_its_reason_and_tried_after_pauses_that_double() {
     let (mut now, mut record) = (Instant::now(), AppRecord::new(AppState::Absent, Instant::now()));
     let mut pauses = Vec::new();
     for _ in 0..7 {
@@ -213,7 +213,7 @@ fn a_refused_step_is_no_failure_when_the_device_went_on_by_itself() {
 }
 
 #[test]
-fn a_device_that_is_busy_is_asked_again_soon_and_told_of_when_it_stays_so() {
+fn a_device_that_is_busy_is_asked_again_soon_and_reported_when_it_stays_so() {
     let (mut now, mut record) = (Instant::now(), AppRecord::new(AppState::Deployed, Instant::now()));
     let mut waits = Vec::new();
     for _ in 0..7 {
@@ -233,7 +233,7 @@ fn a_device_that_is_busy_is_asked_again_soon_and_told_of_when_it_stays_so() {
 }
 
 #[test]
-fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_after_a_pause() {
+fn an_install_of_which_nothing_comes_is_reported_after_its_limit_and_tried_again_after_a_pause() {
     let now = Instant::now();
     let mut record = AppRecord::new(AppState::Absent, now);
     record.attempted(AppStep::Install, now, PATIENCE.appear);
@@ -254,7 +254,7 @@ fn an_install_of_which_nothing_comes_is_told_after_its_limit_and_tried_again_aft
 }
 
 #[test]
-fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
+fn a_failure_that_the_device_reports_is_known_from_those_that_it_reported_before() {
     let now = Instant::now();
     let reported = |timestamp: &str, app_id: &str| Notification {
         timestamp: timestamp.into(),
@@ -273,7 +273,7 @@ fn a_failure_that_the_device_tells_is_known_from_those_that_it_told_before() {
 }
 
 #[test]
-fn an_install_that_the_device_gives_up_is_told_and_another_one_that_was_told_to_go_is_not() {
+fn an_install_that_the_device_gives_up_is_reported_and_another_one_that_was_asked_to_go_is_not() {
     let now = Instant::now();
     for (asked_to_stop, expected) in [(false, Some("the device aborted the install")), (true, None)] {
         let mut record = AppRecord::new(AppState::Absent, now);
@@ -311,7 +311,7 @@ fn what_ends_again_and_again_is_left_alone_for_pauses_that_double_until_it_runs_
 }
 
 #[test]
-fn a_step_of_which_nobody_knows_whether_the_device_was_told_is_repeated_soon() {
+fn a_step_of_which_nobody_knows_whether_the_device_was_asked_is_repeated_soon() {
     let now = Instant::now();
     let mut record = AppRecord::new(AppState::Absent, now);
     record.attempted(AppStep::Install, now, PATIENCE.install);
@@ -343,7 +343,7 @@ fn an_install_whose_answer_is_lost_late_is_not_repeated_before_its_effect_could_
 }
 
 #[test]
-fn a_slow_install_is_told_and_goes_on_until_its_pod_is_deleted() {
+fn a_slow_install_is_reported_and_goes_on_until_its_pod_is_deleted() {
     let now = Instant::now();
     let mut record = AppRecord::new(AppState::Absent, now);
     record.attempted(AppStep::Install, now, PATIENCE.limit(AppStep::Install));
@@ -357,14 +357,14 @@ fn a_slow_install_is_told_and_goes_on_until_its_pod_is_deleted() {
         Decision::Fail { reason, .. } => reason,
         other => panic!("{other:?}"),
     };
-    let told = [0, 119, 120, 599, 600, 3600].map(reported);
-    assert_eq!(told, ["", "", "InstallSlow", "InstallSlow", "ErrImagePull", "ErrImagePull"]);
+    let reports = [0, 119, 120, 599, 600, 3600].map(reported);
+    assert_eq!(reports, ["", "", "InstallSlow", "InstallSlow", "ErrImagePull", "ErrImagePull"]);
     assert!(matches!(at(Goal::Removed, 119), Decision::Wait { .. }));
     assert_eq!(at(Goal::Removed, 120), Decision::Do(AppStep::Uninstall));
 }
 
 #[test]
-fn an_install_from_a_url_that_hangs_is_ended_and_told_and_the_package_comes_another_way() {
+fn an_install_from_a_url_that_hangs_is_ended_and_reported_and_the_package_comes_another_way() {
     let now = Instant::now();
     let mut record = AppRecord::new(AppState::Absent, now);
     let of = |state| AppView { package: Package::AtUrl, ..view(Configured::Yes, state) };

@@ -166,7 +166,7 @@ async fn an_answer_to_a_read_is_quoted_by_its_status_alone() {
 }
 
 #[tokio::test]
-async fn nothing_there_is_told_in_three_ways_and_no_api_is_none_of_them() {
+async fn nothing_there_is_reported_in_three_ways_and_no_api_is_none_of_them() {
     for answer in [
         ResponseTemplate::new(204),
         ResponseTemplate::new(404).set_body_json(error_body("invalid-value")),
@@ -287,7 +287,7 @@ async fn what_an_account_may_not_do_is_a_refusal_of_that_and_closes_the_way_for_
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_apart_from_trouble() {
+async fn a_refusal_is_distinguished_from_unavailability() {
     for (status, reason, ambiguous) in [
         (400, Reason::Refused, false),
         (405, Reason::Unsupported, false),

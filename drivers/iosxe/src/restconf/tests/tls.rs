@@ -90,8 +90,8 @@ async fn a_device_is_known_by_the_digest_of_its_certificate_however_it_is_writte
     assert!(!reaches(&device, pinned(&"00".repeat(32))).await);
     let wrong = TlsSpec { enabled: true, ..pinned(&"00".repeat(32)) };
     let error = get(&client_at("127.0.0.1", device.port, wrong, 60_000)).await.unwrap_err();
-    let told = format!("{error:?}");
-    assert!(told.contains("tls.certificateSha256") && told.contains(&hex.concat().to_lowercase()), "{told}");
+    let text = format!("{error:?}");
+    assert!(text.contains("tls.certificateSha256") && text.contains(&hex.concat().to_lowercase()), "{text}");
 }
 
 #[tokio::test]

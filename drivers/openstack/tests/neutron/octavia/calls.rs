@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::{asked_of_octavia, listeners, made, numbered, started};
 use crate::PROJECT;
 use crate::fake::Fault;
-use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, members, patiently, settled, spec};
+use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, members, patiently, spec, until_not_pending};
 
 #[tokio::test]
 async fn a_load_balancer_costs_one_call_and_a_change_of_its_members_one_and_a_look_at_new_ids() {
@@ -23,7 +23,7 @@ async fn a_load_balancer_costs_one_call_and_a_change_of_its_members_one_and_a_lo
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
     assert_eq!(asked_of_octavia(&fake), ["POST loadbalancers"]);
-    settled(&driver, &made).await;
+    until_not_pending(&driver, &made).await;
     fake.requests();
     let fewer = driver.set_members(&made, HTTP, &members(&subnet, &[1, 2])).await.unwrap();
     assert_eq!((asked_of_octavia(&fake), fewer.len()), (vec!["PUT pools/members".to_owned()], 2));
@@ -78,7 +78,9 @@ async fn many_that_wait_share_their_looks() {
         waiting.push(driver.ensure_load_balancer(&owner, &numbered(&spec, number)).await.unwrap());
     }
     fake.requests();
-    for end in futures_util::future::join_all(waiting.iter().map(|made| settled(&driver, made))).await {
+    for end in
+        futures_util::future::join_all(waiting.iter().map(|made| until_not_pending(&driver, made))).await
+    {
         assert_eq!(end, LoadBalancerProgress::Active);
     }
     let looks = asked_of_octavia(&fake).len();
@@ -87,7 +89,7 @@ async fn many_that_wait_share_their_looks() {
 }
 
 #[tokio::test]
-async fn a_project_has_four_made_at_a_time_and_who_waits_for_a_turn_gets_it_whatever_became_of_another() {
+async fn a_project_has_four_made_at_a_time_and_who_waits_for_one_gets_it_whatever_became_of_another() {
     const LOAD_BALANCERS: &str = "/v2/lbaas/loadbalancers";
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;
@@ -184,7 +186,7 @@ async fn a_listener_is_changed_by_one_request_a_call_first_its_settings_then_its
             let mut asked = asked_of_octavia(&fake);
             asked.retain(|call| !call.starts_with("GET"));
             assert_eq!(asked, [*request], "{change:?}");
-            assert_eq!(settled(&driver, &balancer).await, LoadBalancerProgress::Active);
+            assert_eq!(until_not_pending(&driver, &balancer).await, LoadBalancerProgress::Active);
         }
         assert_eq!(balancer.listener(HTTP).is_some_and(|found| wanted.is_made(found)), change == &ensure);
     }

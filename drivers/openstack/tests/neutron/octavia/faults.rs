@@ -9,16 +9,16 @@ use staffetta_openstack::OctaviaDefaults;
 
 use super::{listeners, made, numbered, started};
 use crate::fake::Fault;
-use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, members, patiently, settled, spec};
+use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, members, patiently, spec, until_not_pending};
 
 #[tokio::test]
-async fn a_load_balancer_in_error_is_told_as_such_and_can_be_released() {
+async fn a_load_balancer_in_error_is_reported_as_such_and_can_be_released() {
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;
     let spec = spec(&world, &driver, &subnet, listeners(&subnet)).await;
     fake.state().octavia.doomed = 1;
     let made = driver.ensure_load_balancer(&world.owner("web"), &spec).await.unwrap();
-    assert_eq!(settled(&driver, &made).await, LoadBalancerProgress::Error);
+    assert_eq!(until_not_pending(&driver, &made).await, LoadBalancerProgress::Error);
     let error = driver.set_members(&made, HTTP, &[]).await.unwrap_err();
     assert!(error.reason() == Reason::Refused && error.to_string().contains("state ERROR"), "{error}");
     driver.release_load_balancer(&world.owner("web"), &made.id).await.unwrap();
@@ -83,7 +83,7 @@ async fn an_octavia_that_is_away_costs_time_only() {
     tokio::time::sleep(poll_after).await;
     fake.inject(Method::GET, "/v2/lbaas/loadbalancers", Fault::Html(503));
     assert_eq!(driver.progress(&made).await.unwrap_err().reason(), Reason::Unavailable);
-    assert_eq!(settled(&driver, &made).await, LoadBalancerProgress::Active);
+    assert_eq!(until_not_pending(&driver, &made).await, LoadBalancerProgress::Active);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn for_whom_there_is_no_port_of_ours_any_more_none_is_looked_for() {
     };
     for (number, name) in [(0, "released"), (1, "vanished"), (2, "stays")] {
         let made = driver.ensure_load_balancer(&world.owner(name), &numbered(&spec, number)).await.unwrap();
-        settled(&driver, &made).await;
+        until_not_pending(&driver, &made).await;
         assert_eq!(looks(name).await, 1, "{name}");
         match name {
             "released" => {

@@ -10,7 +10,7 @@ use staffetta_openstack::LbaasV2Driver;
 
 use super::{asked_of_octavia, made, started};
 use crate::scenarios::balancers::{
-    HTTP, ListenerCalls, asked, listener, members, only, patiently, settled, spec, until_made,
+    HTTP, ListenerCalls, asked, listener, members, only, patiently, spec, until_made, until_not_pending,
 };
 
 /// The members of these numbers.
@@ -42,7 +42,7 @@ async fn set_all(
         let members = patiently(async || driver.set_members(&balancer, at, wanted).await).await;
         let place = balancer.listeners.iter().position(|listener| listener.at == at).unwrap();
         balancer.listeners[place].pool.as_mut().unwrap().members = members;
-        assert_eq!(settled(driver, &balancer).await, LoadBalancerProgress::Active);
+        assert_eq!(until_not_pending(driver, &balancer).await, LoadBalancerProgress::Active);
     }
     panic!("{calls} calls are not enough for {} members", wanted.len());
 }
@@ -104,7 +104,7 @@ async fn a_limit_that_is_lower_than_the_usual_one_is_found_and_remembered() {
 }
 
 #[tokio::test]
-async fn a_port_that_no_request_holds_is_told_as_such_and_the_others_are_served() {
+async fn a_port_that_no_request_holds_is_reported_as_such_and_the_others_are_served() {
     let (fake, world) = crate::fake().await;
     let (driver, subnet) = started(&fake, &world).await;
     let ranges = |count: u32| (0..count).map(|number| format!("{}/32", Ipv4Addr::from(0x0b00_0000 + number)));

@@ -12,7 +12,7 @@ use staffetta_driver::{
 use staffetta_openstack::{LbaasV2Driver, OctaviaDefaults};
 
 use crate::fake::Fake;
-use crate::scenarios::balancers::{HTTP, listener, members, settled};
+use crate::scenarios::balancers::{HTTP, listener, members, until_not_pending};
 use crate::scenarios::world::World;
 
 const SCTP: ListenerPort = ListenerPort { protocol: Protocol::Sctp, port: 9000 };
@@ -44,7 +44,7 @@ fn asked_of_octavia(fake: &Fake) -> Vec<String> {
 
 async fn made(driver: &LbaasV2Driver, world: &World, spec: &LoadBalancerSpec) -> LoadBalancer {
     let made = driver.ensure_load_balancer(&world.owner("web"), spec).await.unwrap();
-    assert_eq!(settled(driver, &made).await, LoadBalancerProgress::Active);
+    assert_eq!(until_not_pending(driver, &made).await, LoadBalancerProgress::Active);
     made
 }
 

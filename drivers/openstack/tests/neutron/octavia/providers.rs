@@ -10,7 +10,9 @@ use staffetta_driver::{
 use staffetta_openstack::{LbaasV2Driver, MemberMode, OctaviaDefaults};
 
 use super::{SCTP, asked_of_octavia, listeners, made, started};
-use crate::scenarios::balancers::{HTTP, ListenerCalls, asked, listener, members, patiently, settled, spec};
+use crate::scenarios::balancers::{
+    HTTP, ListenerCalls, asked, listener, members, patiently, spec, until_not_pending,
+};
 use crate::scenarios::world::World;
 
 #[tokio::test]
@@ -188,7 +190,7 @@ async fn members_that_are_to_be_reached_through_another_subnet_are_seen_and_made
     for left in [&[][..], &wanted] {
         let set = patiently(async || driver.set_members(&stands, HTTP, &wanted).await).await;
         assert_eq!(set.iter().map(|member| member.spec.clone()).collect::<Vec<_>>(), left);
-        settled(&driver, &stands).await;
+        until_not_pending(&driver, &stands).await;
         stands.listeners[0].pool.as_mut().unwrap().members = set;
     }
     let kept = fake.state().octavia.pools[pool.as_str()]["members"].clone();

@@ -66,13 +66,13 @@ async fn two_ports() -> (World, LbaasServiceSpec) {
     let both = LbaasServiceSpec { ports: vec![port("http", 80), port("http", 81)], ..spec() };
     world.want(&both);
     world.index(&Event::Added(slice("s1", &["10.1.0.1"])).erase());
-    settles(&world).await;
+    until_idle(&world).await;
     assert_eq!(world.members(ALT), ["10.1.0.1:8080"]);
     (world, both)
 }
 
 /// Delivers the service until nothing is pending.
-async fn settles(world: &World) {
+async fn until_idle(world: &World) {
     for _ in 0..8 {
         let Err(pending) = world.event().await else { return };
         waits(&pending);
@@ -85,7 +85,7 @@ async fn settles(world: &World) {
 async fn a_listener_that_is_released_in_two_steps_is_gone_in_the_end() {
     let (world, _) = two_ports().await;
     world.want(&spec());
-    settles(&world).await;
+    until_idle(&world).await;
     assert_eq!(world.tree().listeners.iter().map(|listener| listener.at).collect::<Vec<_>>(), [HTTP]);
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
@@ -97,7 +97,7 @@ async fn a_port_that_returns_while_its_listener_is_released_gets_a_pool_with_its
     waits(&world.event().await.unwrap_err());
     assert_eq!(world.tree().listener(ALT).unwrap().pool, None, "it is partly released");
     world.want(&both);
-    settles(&world).await;
+    until_idle(&world).await;
     assert_eq!(world.members(ALT), ["10.1.0.1:8080"]);
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }
@@ -110,7 +110,7 @@ async fn members_that_take_several_requests_are_all_there_in_the_end() {
     world.index(&Event::Modified(slice("s1", &ips)).erase());
     waits(&world.event().await.unwrap_err());
     assert_eq!(world.members(HTTP).len() + world.members(ALT).len(), 1 + 2 + 1, "one request at a time");
-    settles(&world).await;
+    until_idle(&world).await;
     assert_eq!((world.members(HTTP).len(), world.members(ALT).len()), (5, 5));
     assert_eq!(world.shown().unwrap().load_balancer, Some(world.tree()));
 }

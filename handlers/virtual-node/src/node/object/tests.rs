@@ -10,7 +10,7 @@ use crate::pod::ClusterIndex;
 use crate::policy::Policy;
 use crate::reach::MISDESCRIBED;
 
-const KEEPER: NodeOwner<'_> = NodeOwner { handler: "machines", cluster: "east", predecessor: None };
+const OWNER: NodeOwner<'_> = NodeOwner { handler: "machines", cluster: "east", predecessor: None };
 
 fn machine() -> Arc<Machine> {
     machine_of(spec())
@@ -38,7 +38,7 @@ fn time(second: i64) -> Timestamp {
 
 /// Returns the created object as the API server stores it.
 fn object(machine: &Machine) -> Node {
-    let mut node = created(&machine.view(), KEEPER, time(0));
+    let mut node = created(&machine.view(), OWNER, time(0));
     node.metadata.uid = Some("u1".into());
     node.metadata.resource_version = Some("1".into());
     node
@@ -57,7 +57,7 @@ fn condition(status: &Value, kind: &str) -> Value {
 fn a_node_as_it_was_made_needs_nothing_however_old_it_is() {
     let machine = machine();
     let node = object(&machine);
-    assert!(metadata_patch(&node, &machine.view(), KEEPER).is_none());
+    assert!(metadata_patch(&node, &machine.view(), OWNER).is_none());
     assert_eq!(status_patch(&node, &machine.view(), time(86_400)), None);
 }
 
@@ -75,7 +75,7 @@ fn a_condition_without_a_message_is_written_once_though_the_api_server_drops_the
 }
 
 #[test]
-fn a_machine_that_turns_is_told_at_once_and_when_it_turned() {
+fn a_machine_that_becomes_ready_or_not_is_reported_at_once_and_when_that_was() {
     let machine = machine();
     let node = object(&machine);
     machine.read_succeeded();
@@ -106,7 +106,7 @@ fn taints_of_others_stay_and_ours_come_back() {
     let mut node = object(&machine);
     let others = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "changed", "effect": "NoSchedule" }]);
     node.spec.as_mut().unwrap().taints = serde_json::from_value(others).unwrap();
-    let patch = metadata_patch(&node, &machine.view(), KEEPER).unwrap();
+    let patch = metadata_patch(&node, &machine.view(), OWNER).unwrap();
     let expected = json!([{ "key": "theirs", "effect": "NoExecute" }, { "key": "ours", "value": "v", "effect": "NoSchedule" }]);
     assert_eq!(patch["spec"]["taints"], expected);
     assert_eq!(
@@ -128,7 +128,7 @@ fn labels_and_taints_that_a_description_asks_for_no_more_go_and_those_of_others_
         .unwrap()
         .push(serde_json::from_value(theirs.clone()).unwrap());
     let bare = machine_of(NodeSpec { labels: BTreeMap::new(), taints: Vec::new(), ..spec() });
-    let patch = metadata_patch(&node, &bare.view(), KEEPER).unwrap();
+    let patch = metadata_patch(&node, &bare.view(), OWNER).unwrap();
     assert_eq!(patch["metadata"]["labels"], json!({ "rack": null }));
     assert_eq!(patch["spec"]["taints"], json!([theirs]));
     let after = patch["metadata"]["annotations"].clone();
@@ -136,7 +136,7 @@ fn labels_and_taints_that_a_description_asks_for_no_more_go_and_those_of_others_
     node.metadata.labels.as_mut().unwrap().insert("rack".into(), "8".into());
     node.spec.as_mut().unwrap().taints = serde_json::from_value(patch["spec"]["taints"].clone()).unwrap();
     assert!(
-        metadata_patch(&node, &bare.view(), KEEPER).is_none(),
+        metadata_patch(&node, &bare.view(), OWNER).is_none(),
         "what somebody sets who is not described is theirs"
     );
 }
@@ -146,7 +146,7 @@ fn the_labels_by_which_a_node_is_ours_are_nobody_elses_to_choose() {
     let labels = [("type", "edge"), ("staffetta.dev/handler", "x"), ("kubernetes.io/hostname", "x")];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let node = object(&machine_of(NodeSpec { labels, ..spec() }));
-    assert_eq!(super::super::ownership(&node, KEEPER), super::super::Ownership::Ours);
+    assert_eq!(super::super::ownership(&node, OWNER), super::super::Ownership::Ours);
     assert_eq!(node.metadata.labels.unwrap()["kubernetes.io/hostname"], "r1");
 }
 
@@ -173,7 +173,7 @@ fn the_port_of_a_kubelet_api_that_is_not_served_any_more_is_removed() {
 }
 
 #[test]
-fn a_machine_that_runs_out_of_something_is_told_and_what_it_does_not_report_is_not_claimed() {
+fn a_machine_that_runs_out_of_something_is_reported_and_what_it_does_not_report_is_not_claimed() {
     let machine = machine();
     let node = object(&machine);
     machine.read_succeeded();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_state_replaces_the_earlier_one_and_keeps_its_turn() {
+    fn the_latest_state_replaces_the_earlier_one_and_keeps_its_place() {
         let mut queues = NodeQueues::new(LIMITS);
         for event in [
             discovered("1"),

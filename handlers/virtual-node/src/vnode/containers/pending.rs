@@ -11,13 +11,13 @@ use crate::vnode::operation::ContainerAction;
 use crate::vnode::tracker::{OperationOutcome, TrackedOperation};
 
 /// The time after an answer from which reports count that do not show the effect: earlier ones may be from before the answer.
-pub(super) const SETTLE: Duration = Duration::from_secs(5);
+pub(super) const REPORT_DELAY: Duration = Duration::from_secs(5);
 
 /// The time after a lost answer from which reports count that show no trace of the operation: the base may still be about to begin it.
-const SETTLE_UNKNOWN: Duration = Duration::from_secs(10);
+const REPORT_DELAY_UNKNOWN: Duration = Duration::from_secs(10);
 
 /// The time without an answer after which reports that show no trace of an operation mean that it was lost on the way to the base.
-const SILENCE: Duration = Duration::from_secs(60);
+const NO_ANSWER: Duration = Duration::from_secs(60);
 
 /// The number of reports without a trace of the operation that end it.
 const LOOKS: u8 = 2;
@@ -38,7 +38,7 @@ pub(super) struct PendingOperation {
     /// The answer; `None` before it arrives.
     answer: Option<ContainerOperationResponseData>,
     /// The time from which reports without a trace of the operation count.
-    settled: Instant,
+    counts_from: Instant,
     /// The number of successive reports since then without a trace of the operation.
     looks: u8,
     /// The time at which the operation fails in any case.
@@ -63,7 +63,7 @@ impl PendingOperation {
             requests: Arc::default(),
             tracked: None,
             answer: None,
-            settled: now + SILENCE,
+            counts_from: now + NO_ANSWER,
             looks: 0,
             deadline: now + limit,
         }
@@ -74,9 +74,13 @@ impl PendingOperation {
         if self.answer.is_some() {
             return false;
         }
-        let settle = if answer.result == OperationResponseResult::Unknown { SETTLE_UNKNOWN } else { SETTLE };
-        (self.answer, self.settled, self.looks) = (Some(answer.clone()), now + settle, 0);
-        self.deadline = self.deadline.max(now + SILENCE);
+        let delay = if answer.result == OperationResponseResult::Unknown {
+            REPORT_DELAY_UNKNOWN
+        } else {
+            REPORT_DELAY
+        };
+        (self.answer, self.counts_from, self.looks) = (Some(answer.clone()), now + delay, 0);
+        self.deadline = self.deadline.max(now + NO_ANSWER);
         true
     }
 
@@ -104,7 +108,7 @@ impl PendingOperation {
             self.looks = 0;
             return None;
         }
-        self.looks += u8::from(now >= self.settled);
+        self.looks += u8::from(now >= self.counts_from);
         if self.looks < LOOKS {
             return None;
         }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::ContainerAction::{Activate, Start, Stop};
-use super::pending::SETTLE;
+use super::pending::REPORT_DELAY;
 use super::*;
 
 const LIMIT: Duration = Duration::from_secs(330);
@@ -92,10 +92,10 @@ fn what_a_base_has_started_and_does_not_show_twice_later_is_started_again() {
     let mut containers = base(&[], now);
     containers.sending(&key(), Start, "a", now);
     containers.answered(Start, &answer("SUCCESS"), now);
-    containers.report(Vec::new(), now + SETTLE);
-    assert!(matches!(start(&mut containers, &key(), "a", false, now + SETTLE), ContainerStep::Wait(_)));
-    containers.report(Vec::new(), now + SETTLE);
-    assert_eq!(start(&mut containers, &key(), "a", false, now + SETTLE), ContainerStep::Send(Start));
+    containers.report(Vec::new(), now + REPORT_DELAY);
+    assert!(matches!(start(&mut containers, &key(), "a", false, now + REPORT_DELAY), ContainerStep::Wait(_)));
+    containers.report(Vec::new(), now + REPORT_DELAY);
+    assert_eq!(start(&mut containers, &key(), "a", false, now + REPORT_DELAY), ContainerStep::Send(Start));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn what_a_base_started_by_mistake_is_stopped_at_once_unless_a_pod_has_it() {
         let unclaimed = containers.unclaimed(&pods, None, now);
         let images: Vec<_> = unclaimed.into_iter().filter_map(|(_, _, container)| container?.image).collect();
         assert_eq!(images, if claimed { vec![] } else { vec!["a".to_owned()] });
-        containers.report(Vec::new(), now + SETTLE);
+        containers.report(Vec::new(), now + REPORT_DELAY);
         assert!(containers.unclaimed(&pods, None, now).is_empty());
     }
 }
@@ -315,7 +315,7 @@ fn start_and_lose(containers: &mut BaseContainers, image: &str, now: &mut Instan
     let began = *now;
     containers.sending(&key(), Start, image, *now);
     done(containers, Start, &[("cart:1", "ACTIVATED")], *now);
-    *now += SETTLE;
+    *now += REPORT_DELAY;
     containers.report(Vec::new(), *now);
     while let ContainerStep::Failing { reason, after, .. } = start(containers, &key(), image, false, *now) {
         assert_eq!(reason, "CrashLoopBackOff");
@@ -330,13 +330,13 @@ fn start_and_lose(containers: &mut BaseContainers, image: &str, now: &mut Instan
 fn a_container_that_the_base_loses_again_and_again_is_started_ever_later() {
     let mut now = Instant::now();
     let mut containers = base(&[], now);
-    assert_eq!(start_and_lose(&mut containers, "a", &mut now), SETTLE);
+    assert_eq!(start_and_lose(&mut containers, "a", &mut now), REPORT_DELAY);
     for seconds in [10, 20, 40, 80, 160, 300, 300] {
         let (delay, usual) = (start_and_lose(&mut containers, "a", &mut now), Duration::from_secs(seconds));
         assert!(delay >= usual * 9 / 10 && delay <= usual * 11 / 10, "{delay:?} instead of {usual:?}");
     }
     now += Duration::from_secs(600);
-    assert_eq!(start_and_lose(&mut containers, "a", &mut now), SETTLE, "it ran for long");
+    assert_eq!(start_and_lose(&mut containers, "a", &mut now), REPORT_DELAY, "it ran for long");
     now += Duration::from_secs(600);
     containers.report(Vec::new(), now);
     assert!(containers.by_key.is_empty());
@@ -348,11 +348,11 @@ fn another_image_and_another_pod_do_not_wait_for_the_starts_before() {
     let mut containers = base(&[], now);
     let mut lose = |containers: &mut BaseContainers, image| start_and_lose(containers, image, &mut now);
     lose(&mut containers, "a");
-    assert!(lose(&mut containers, "a") > SETTLE);
-    assert_eq!(lose(&mut containers, "b"), SETTLE);
-    assert_eq!(lose(&mut containers, "a"), SETTLE, "the image of before");
+    assert!(lose(&mut containers, "a") > REPORT_DELAY);
+    assert_eq!(lose(&mut containers, "b"), REPORT_DELAY);
+    assert_eq!(lose(&mut containers, "a"), REPORT_DELAY, "the image of before");
     containers.forget_starts(&key());
-    assert_eq!(lose(&mut containers, "a"), SETTLE);
+    assert_eq!(lose(&mut containers, "a"), REPORT_DELAY);
     containers.sending(&key(), Start, "a", now);
     done(&mut containers, Start, &[("cart:1", "ACTIVATED")], now);
     assert_eq!(start(&mut containers, &key(), "b", false, now), ContainerStep::Send(Stop));

@@ -91,7 +91,7 @@ pub(in crate::vnode) struct LeaseElection {
     began: Option<BootTime>,
     /// `true` if the write in progress gives this process the Lease even if its response arrives after the hold: no holder of a deleted
     /// Lease can act any more.
-    settled: bool,
+    is_decisive: bool,
     /// `true` if the last write was rejected, because the Lease was in another state than expected or did not exist.
     conflicted: bool,
 }
@@ -106,7 +106,7 @@ impl LeaseElection {
             wanted: None,
             due: BootTime::default(),
             began: None,
-            settled: false,
+            is_decisive: false,
             conflicted: false,
         }
     }
@@ -197,7 +197,7 @@ impl LeaseElection {
                 (LeaseWrite::Create { since: history }, free_at)
             }
         };
-        self.settled = matches!(&write, LeaseWrite::Replace { seen } if seen.renewed);
+        self.is_decisive = matches!(&write, LeaseWrite::Replace { seen } if seen.renewed);
         let may_take = || self.wanted.is_some_and(|wanted| now >= free_at.max(wanted) + delay);
         (holds || may_take()).then_some(write)
     }
@@ -212,7 +212,7 @@ impl LeaseElection {
         let Some(began) = self.began.take() else { return };
         let unexpected = matches!(result, WriteResult::Conflict(_) | WriteResult::Missing);
         let again = std::mem::replace(&mut self.conflicted, unexpected);
-        let counts = self.settled || self.may_act(now) || matches!(result, WriteResult::First(_));
+        let counts = self.is_decisive || self.may_act(now) || matches!(result, WriteResult::First(_));
         match result {
             WriteResult::Written(seen) | WriteResult::First(seen) => {
                 let left = |known: &SeenLease| known.deleted && known.version == seen.version;

@@ -24,7 +24,7 @@ pub const PEER_HANDLER: &str = "peer_deployment";
 
 /// The time from a change of the bases to the writes that follow from it. Bases come and go together, and each Deployment is
 /// written once for all of them.
-const SETTLE: Duration = Duration::from_secs(1);
+const BATCH_DELAY: Duration = Duration::from_secs(1);
 
 /// Gives each peer Deployment one replica for each base that its pods match.
 pub struct PeerDeployments {
@@ -153,7 +153,7 @@ impl Source for BaseChanges {
     async fn run(&self, sender: TriggerSender) -> Result<(), HandlerError> {
         loop {
             self.0.bases_changed.notified().await;
-            tokio::time::sleep(SETTLE).await;
+            tokio::time::sleep(BATCH_DELAY).await;
             self.send(&sender);
         }
     }
@@ -248,13 +248,13 @@ mod tests {
         for number in 0..5 {
             feed.event(Event::Added(Arc::new(node(&format!("n{number}"), "a")))).await.unwrap();
         }
-        tokio::time::sleep(SETTLE * 2).await;
+        tokio::time::sleep(BATCH_DELAY * 2).await;
         assert_eq!(*sent.lock(), 1);
         feed.modified(node("n1", "a")).await.unwrap();
-        tokio::time::sleep(SETTLE * 2).await;
+        tokio::time::sleep(BATCH_DELAY * 2).await;
         assert_eq!(*sent.lock(), 1, "nothing changed that decides where pods run");
         feed.deleted(node("n1", "a")).await.unwrap();
-        tokio::time::sleep(SETTLE * 2).await;
+        tokio::time::sleep(BATCH_DELAY * 2).await;
         assert_eq!(*sent.lock(), 2);
         running.abort();
     }

@@ -27,12 +27,12 @@ fn matches(term: &NodeSelectorTerm, node: &BaseNode) -> bool {
     }
     // The name is the only field that can be required.
     let field = |key: &str| (key == "metadata.name").then_some(node.name.as_str());
-    labels.iter().all(|one| meets(one, node.labels.get(&one.key).map(String::as_str)))
-        && fields.iter().all(|one| one.key == "metadata.name" && meets(one, field(&one.key)))
+    labels.iter().all(|one| satisfies(one, node.labels.get(&one.key).map(String::as_str)))
+        && fields.iter().all(|one| one.key == "metadata.name" && satisfies(one, field(&one.key)))
 }
 
 /// Returns `true` if a label with this value meets a requirement. `value` is `None` if the node has no such label.
-fn meets(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let values = requirement.values.as_deref().unwrap_or_default();
     let among = |value: &str| values.iter().any(|one| one == value);
     let compare = |holds: fn(&i64, &i64) -> bool| {

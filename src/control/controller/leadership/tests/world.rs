@@ -43,7 +43,7 @@ pub(super) enum Event {
 struct ScheduledEvent {
     node: usize,
     life: u32,
-    turn: u32,
+    round: u32,
     event: Event,
 }
 
@@ -52,7 +52,7 @@ struct Node {
     /// The identity of the last term, if this process ended it itself.
     previous: Option<String>,
     life: u32,
-    turn: u32,
+    round: u32,
     is_waiting: bool,
     sent: BootTime,
     /// The deadline until which the participant acts as the leader.
@@ -104,7 +104,7 @@ impl World {
             election: None,
             previous: None,
             life: 0,
-            turn: 0,
+            round: 0,
             is_waiting: false,
             sent: BootTime::default(),
             term: BootTime::default(),
@@ -153,8 +153,8 @@ impl World {
     }
 
     pub(super) fn later(&mut self, after: Time, node: usize, event: Event) {
-        let Node { life, turn, .. } = self.nodes[node];
-        self.schedule_at(self.now + after, ScheduledEvent { node, life, turn, event });
+        let Node { life, round, .. } = self.nodes[node];
+        self.schedule_at(self.now + after, ScheduledEvent { node, life, round, event });
     }
 
     /// A participant that continues after a stop gets a response before its timeout.
@@ -198,17 +198,17 @@ impl World {
         led
     }
 
-    fn process(&mut self, ScheduledEvent { node, life, turn, event }: ScheduledEvent) {
+    fn process(&mut self, ScheduledEvent { node, life, round, event }: ScheduledEvent) {
         // A sent request arrives even if its sender was killed.
         if let Event::Received(request) = event {
-            return self.serve(node, life, turn, request);
+            return self.serve(node, life, round, request);
         }
         if self.nodes[node].life != life {
             return;
         }
         let now = self.nodes[node].clock(self.now);
         let this = &mut self.nodes[node];
-        let due = this.turn == turn;
+        let due = this.round == round;
         match (event, &mut this.election) {
             (Event::Starts, election) => {
                 let identity = format!("{node}-{life}");
@@ -260,7 +260,7 @@ impl World {
         for lease in this.backlog.drain(..) {
             election.observe(now, lease);
         }
-        this.turn += 1;
+        this.round += 1;
         let step = election.next_action(now);
         let left = election.deadline().map(|deadline| deadline - now);
         match step {
@@ -320,13 +320,13 @@ impl World {
     }
 
     /// Processes a request at the API server.
-    fn serve(&mut self, node: usize, life: u32, turn: u32, request: Request) {
+    fn serve(&mut self, node: usize, life: u32, round: u32, request: Request) {
         let response = match request {
             Request::Read => Response::Read(self.lease.clone()),
             Request::Write(draft) => Response::Written(self.write(&draft)),
         };
         if let Some(delay) = self.delay() {
-            let responded = ScheduledEvent { node, life, turn, event: Event::Responded(response) };
+            let responded = ScheduledEvent { node, life, round, event: Event::Responded(response) };
             self.schedule_at(self.now + delay, responded);
         }
     }

@@ -109,7 +109,7 @@ async fn keys_scroll_and_quit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_is_told_with_the_age_of_the_state_until_there_is_another() {
+async fn a_lost_connection_is_reported_with_the_age_of_the_state_until_there_is_another() {
     let mut view = view();
     advance(Duration::from_secs(12)).await;
     view.answered(Err(RequestError::Rejected("nobody is there".into())));

@@ -140,7 +140,7 @@ fn a_condition_that_holds_again_loses_its_reason() {
 }
 
 #[test]
-fn an_address_that_changes_replaces_the_one_before_and_one_that_is_not_told_stays() {
+fn an_address_that_changes_replaces_the_one_before_and_one_that_is_not_reported_stays() {
     let at = |ip: Option<&str>| HostedPod { ip: ip.map(|ip| ip.parse().unwrap()), ..workload(RUNS) };
     let pod = observed(pod("Always"), Some(&at(Some("10.0.0.1"))), 1);
     let observed = |workload| PodObservation {
