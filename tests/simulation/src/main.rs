@@ -15,12 +15,15 @@ mod batch;
 mod c_library;
 mod choices;
 mod drivers;
+mod leases;
 mod link;
 mod pods;
 mod policies;
 mod replica;
 mod services;
 mod storm;
+mod tunnel;
+mod views;
 mod world;
 
 use std::process::ExitCode;

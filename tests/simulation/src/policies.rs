@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use crate::pods;
 use crate::replica::Options;
 use crate::storm::{self, Scene};
-use crate::world::{PodView, World};
+use crate::views::PodView;
+use crate::world::World;
 
 const POLICIES: &str = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies";
 /// The number of values of the label `app`, and of ports.

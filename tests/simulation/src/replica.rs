@@ -17,9 +17,9 @@ use staffetta_memory::{
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use crate::bases::SimulatedTunnel;
 use crate::drivers::Remote;
 use crate::link::Link;
+use crate::tunnel::SimulatedTunnel;
 use crate::world::World;
 
 /// The id of the cluster in the marks of ports.

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use crate::choices::Draw;
 use crate::replica::Options;
 use crate::storm::{self, Scene};
-use crate::world::{ServiceView, World};
+use crate::views::ServiceView;
+use crate::world::World;
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";

@@ -10,22 +10,17 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use staffetta_apiserver::{InProcess, Options};
-use staffetta_driver::{LoadBalancerId, ProvisioningStatus, VifId};
+use staffetta_driver::{ProvisioningStatus, VifId};
 use staffetta_memory::{MemoryNetwork, MemoryOptions, MemoryServices};
-use staffetta_network::lb::{STATE_ANNOTATION, resources_of_annotation};
-use staffetta_network::os_vif::{KURYR_VIF, PodState};
 use tokio::time::Instant;
 
 use crate::bases::Bases;
 use crate::choices::Choices;
-use crate::link::LEADER_LEASE;
+use crate::leases::Leases;
+use crate::views::{PodView, ServiceView, text};
 
 pub(crate) type Body = http_body_util::combinators::UnsyncBoxBody<axum::body::Bytes, Error>;
 pub(crate) type Error = tower::BoxError;
-
-/// The times for which the Lease of the leader, and that of a node, are valid after a renewal, as configured.
-const LEADER_LEASE_TIME: Duration = Duration::from_secs(15);
-const NODE_LEASE_TIME: Duration = Duration::from_secs(40);
 
 /// The maximum number of ready ports for each node, as configured.
 const POOL_MAX: usize = 4;
@@ -37,6 +32,7 @@ pub(crate) struct World {
     pub(crate) network: Arc<MemoryNetwork>,
     pub(crate) services: Arc<MemoryServices>,
     pub(crate) bases: Bases,
+    leases: Leases,
     begin: Instant,
     state: Mutex<State>,
 }
@@ -48,8 +44,6 @@ struct State {
     /// One line for each request that was executed, in their order.
     trace: Vec<String>,
     violations: Vec<String>,
-    /// The holder of each Lease, by its name.
-    leases: BTreeMap<String, Holder>,
     pods: BTreeMap<String, PodView>,
     /// The node of each pod, also of one that is gone, by its name.
     nodes: BTreeMap<String, String>,
@@ -68,104 +62,6 @@ struct State {
     changes: usize,
 }
 
-/// The holder of a Lease, as the API server shows it.
-#[derive(Clone, Default)]
-enum Holder {
-    /// Nobody, or somebody who has given it up.
-    #[default]
-    Nobody,
-    /// The lease is gone. Its last holder may still act.
-    Deleted(Option<(String, Instant)>),
-    /// The replica that renewed it last, and the end of its tenure.
-    Held(String, Instant),
-}
-
-/// A pod at the API server.
-#[derive(Clone, PartialEq)]
-pub(crate) struct PodView {
-    pub(crate) name: String,
-    pub(crate) phase: String,
-    pub(crate) deleting: bool,
-    /// The grace period of its deletion, in seconds.
-    pub(crate) grace: i64,
-    pub(crate) annotation: Option<String>,
-    pub(crate) finalizers: usize,
-    pub(crate) node: String,
-    /// The value of its label `app`.
-    pub(crate) app: String,
-    /// The name of its only container.
-    pub(crate) container: String,
-    /// `true` if its condition `Ready` says so.
-    pub(crate) ready: bool,
-}
-
-impl PodView {
-    fn of(pod: &Value) -> Self {
-        let metadata = &pod["metadata"];
-        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        Self {
-            name: text(&metadata["name"]),
-            phase: text(&pod["status"]["phase"]),
-            deleting: metadata["deletionTimestamp"].is_string(),
-            grace: metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default(),
-            annotation: metadata["annotations"][KURYR_VIF].as_str().map(str::to_owned),
-            finalizers: metadata["finalizers"].as_array().map_or(0, Vec::len),
-            node: text(&pod["spec"]["nodeName"]),
-            app: text(&metadata["labels"]["app"]),
-            container: text(&pod["spec"]["containers"][0]["name"]),
-            ready: conditions.any(|one| one["type"] == "Ready" && one["status"] == "True"),
-        }
-    }
-
-    /// Returns `true` if none of its containers runs any more.
-    pub(crate) fn is_finished(&self) -> bool {
-        ["Succeeded", "Failed"].contains(&self.phase.as_str()) || self.deleting && self.grace == 0
-    }
-
-    /// Returns the state that the annotation shows.
-    pub(crate) fn vifs(&self) -> Option<PodState> {
-        PodState::read(self.annotation.as_deref()?).ok()
-    }
-}
-
-/// A service at the API server.
-#[derive(Clone)]
-pub(crate) struct ServiceView {
-    pub(crate) name: String,
-    pub(crate) deleting: bool,
-    /// `true` if the annotation with the state cannot be read.
-    pub(crate) malformed: bool,
-    /// The load balancer that this annotation names.
-    pub(crate) shown: Option<LoadBalancerId>,
-    pub(crate) ports: Vec<u16>,
-    /// `true` if it wants a public address.
-    pub(crate) public: bool,
-    /// The public address in its status.
-    pub(crate) ingress: Option<String>,
-}
-
-impl ServiceView {
-    fn of(service: &Value) -> Self {
-        let (metadata, spec) = (&service["metadata"], &service["spec"]);
-        let state = metadata["annotations"][STATE_ANNOTATION].as_str();
-        let state = state.map(resources_of_annotation);
-        let ports = spec["ports"].as_array().into_iter().flatten();
-        Self {
-            name: text(&metadata["name"]),
-            deleting: metadata["deletionTimestamp"].is_string(),
-            malformed: state.as_ref().is_some_and(Result::is_err),
-            shown: state.and_then(|state| Some(state.ok()?.0?.id)),
-            ports: ports.filter_map(|port| u16::try_from(port["port"].as_u64()?).ok()).collect(),
-            public: spec["type"] == "LoadBalancer",
-            ingress: service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().map(str::to_owned),
-        }
-    }
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let server = Options { bookmark_interval: Duration::from_secs(20), ..Options::default() };
@@ -176,6 +72,7 @@ impl World {
             network: Arc::new(MemoryNetwork::new(options.clone())),
             services: Arc::new(MemoryServices::new(options)),
             bases: Bases::default(),
+            leases: Leases::default(),
             begin: Instant::now(),
             state: Mutex::new(State { stormy: true, ..State::default() }),
         }
@@ -296,12 +193,12 @@ impl World {
         }
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let held = self.holders();
+        let held = self.leases.holders();
         if parts.status.is_success() {
             self.changed(who, &method, &path, &bytes).await;
         }
         // The renewals would hide the rest.
-        if !path.contains("/leases") || !parts.status.is_success() || self.holders() != held {
+        if !path.contains("/leases") || !parts.status.is_success() || self.leases.holders() != held {
             self.note(who, &format!("{method} {path} {} {}", parts.status.as_u16(), shortened(&content)));
         }
         let body = http_body_util::Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
@@ -314,7 +211,7 @@ impl World {
         self.collect_leases().await;
         if is_lease {
             let object: Value = serde_json::from_slice(object).unwrap_or_default();
-            self.lease_changed(who, method, path, &object);
+            self.leases.changed(who, method, path, &object);
         } else if !path.contains("/events") {
             self.state().changes += 1;
         }
@@ -343,70 +240,15 @@ impl World {
 
     /// Looks for Leases that the API server has deleted together with their nodes.
     async fn collect_leases(&self) {
-        let is_held =
-            |(name, holder): (&String, &Holder)| name != LEADER_LEASE && matches!(holder, Holder::Held(..));
-        if !self.state().leases.iter().any(is_held) {
-            return;
+        if self.leases.are_held() {
+            let leases = self.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await;
+            self.leases.retain(&leases.iter().map(|lease| text(&lease["metadata"]["name"])).collect());
         }
-        let leases = self.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await;
-        let names: BTreeSet<_> = leases.iter().map(|lease| text(&lease["metadata"]["name"])).collect();
-        for (name, holder) in &mut self.state().leases {
-            if let Holder::Held(last, until) = holder
-                && name != LEADER_LEASE
-                && !names.contains(name)
-            {
-                *holder = Holder::Deleted(Some((last.clone(), *until)));
-            }
-        }
-    }
-
-    fn lease_changed(&self, who: &str, method: &Method, path: &str, lease: &Value) {
-        let name = lease["metadata"]["name"].as_str().or(path.rsplit('/').next()).unwrap_or_default();
-        let valid = if name == LEADER_LEASE { LEADER_LEASE_TIME } else { NODE_LEASE_TIME };
-        let mut state = self.state();
-        let (holder, renewed) =
-            (text(&lease["spec"]["holderIdentity"]), lease["spec"]["renewTime"].is_string());
-        let last = state.leases.entry(name.to_owned()).or_default();
-        if let Holder::Held(name, until) = last
-            && *method == Method::POST
-        {
-            // The one before was deleted together with its node.
-            *last = Holder::Deleted(Some((name.clone(), *until)));
-        }
-        *last = match &*last {
-            Holder::Held(name, until) if *method == Method::DELETE => {
-                Holder::Deleted(Some((name.clone(), *until)))
-            }
-            // A lease without a renewal belongs to the last holder of the one before it, or to nobody.
-            deleted @ Holder::Deleted(last)
-                if !renewed && (holder.is_empty() || last.as_ref().is_none_or(|(last, _)| last != who)) =>
-            {
-                deleted.clone()
-            }
-            _ if *method == Method::DELETE || holder.is_empty() => Holder::Nobody,
-            _ => Holder::Held(who.to_owned(), Instant::now() + valid),
-        };
-    }
-
-    /// Returns the holder of each Lease that is held.
-    fn holders(&self) -> BTreeMap<String, String> {
-        let held = |(lease, holder): (&String, &Holder)| match holder {
-            Holder::Held(name, _) => Some((lease.clone(), name.clone())),
-            Holder::Nobody | Holder::Deleted(_) => None,
-        };
-        self.state().leases.iter().filter_map(held).collect()
     }
 
     /// Checks that `who` holds this Lease, and may change something now. It is called when a request is sent.
     pub(crate) fn sends(&self, who: &str, lease: &str, what: &str) {
-        let holder = self.state().leases.get(lease).cloned().unwrap_or_default();
-        let may = match &holder {
-            Holder::Held(holder, until) | Holder::Deleted(Some((holder, until))) => {
-                holder == who && Instant::now() <= *until
-            }
-            Holder::Nobody | Holder::Deleted(None) => false,
-        };
-        if !may {
+        if !self.leases.permits(who, lease) {
             self.violated(&format!("{who} sends without the Lease {lease}: {what}"));
         }
     }
