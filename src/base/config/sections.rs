@@ -107,7 +107,8 @@ impl Default for KubernetesOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RelayOptions {
-    /// The maximum number of events that each handler processes concurrently. The objects of one namespace have at most half of them.
+    /// The maximum number of events that each handler processes concurrently. The objects of one namespace have at most half of them. In
+    /// `vif`, pods that have their VIFs have as many again for each namespace.
     pub max_concurrency: NonZeroUsize,
     /// The maximum duration of one attempt of a handler, after which the attempt has failed. It bounds a driver that hangs.
     #[schemars(extend("x-minimum" = "1ms"))]
