@@ -29,7 +29,11 @@ pub(crate) fn remove(host: &RouteSocket, name: &str, owner: Option<&str>) -> Res
 
 /// Deletes the interface `name` of the node, unless these drivers created it for another owner than `owner`. A missing interface counts as
 /// deleted.
-pub(crate) fn remove_of_others(host: &RouteSocket, name: &str, owner: &str) -> Result<(), DriverError> {
+pub(crate) fn remove_unless_of_another(
+    host: &RouteSocket,
+    name: &str,
+    owner: &str,
+) -> Result<(), DriverError> {
     let link = host.link(name).map_err(failed("remove the interface on the node"))?;
     let is_to_go = |link: &LinkMessage| !is_ours(link) || has_mac(link, mark(owner));
     link.filter(is_to_go).map_or(Ok(()), |link| delete(host, &link))

@@ -22,7 +22,7 @@ pub(crate) fn unplug(ovsdb: &Ovsdb, owner: &str, netns: &Path, interface: &str) 
             ovsdb.remove(row)?;
         }
         for name in [sibling("qvo", &tap), sibling("qbr", &tap)] {
-            host_interface::remove_of_others(&host, &name, owner)?;
+            host_interface::remove_unless_of_another(&host, &name, owner)?;
         }
     }
     host_interface::remove_all(&host, owner)?;

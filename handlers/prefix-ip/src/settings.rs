@@ -99,7 +99,8 @@ struct Reader<'d> {
 }
 
 impl Reader<'_> {
-    /// Reads an option that is true or false. With any other value it stays `last`, and so it does if it is missing. Both are recorded as a mistake, but a missing option that is false is none.
+    /// Reads an option that is true or false. With any other value it stays `last`, and so it does if it is missing. Both are recorded as a
+    /// mistake, but a missing option that is false is none.
     fn switch(&mut self, key: &str, last: bool) -> bool {
         let wrong = match self.data.get(key).map(|value| boolean(value)) {
             Some(Some(value)) => return value,

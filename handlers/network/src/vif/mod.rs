@@ -182,11 +182,10 @@ impl ResourceEventHandler<Pod> for VifHandler {
     /// wait for a VIF.
     fn group(&self, event: &Event<Pod>) -> Option<OrderingKey> {
         let pod = event.object().filter(|pod| pod.metadata.deletion_timestamp.is_none())?;
+        annotation(pod)?;
         let uid = Owner::of(&pod.metadata).uid;
         let is_known = self.records.contains(&uid) || self.claims.verified(&uid).is_some();
-        annotation(pod)
-            .filter(|_| is_known)
-            .map(|_| OrderingKey::of(("published", pod.metadata.namespace.as_deref())))
+        is_known.then(|| OrderingKey::of(("published", pod.metadata.namespace.as_deref())))
     }
 
     async fn on_present(&self, pod: &Arc<Pod>) -> Result<Action, VifError> {

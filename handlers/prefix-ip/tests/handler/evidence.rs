@@ -312,6 +312,12 @@ async fn a_process_that_starts_without_the_switch_withdraws_no_capacity() {
         second.feed.added(shown.clone()).await.unwrap();
         assert_eq!(second.written(), written, "{partial}");
     }
+    // What was said before the switch was lost holds for nodes that come later, too.
+    let off = World::new(&first.cloud, json!({ "enable-windows-ipam": "false" })).await;
+    off.feed.modified(options(&json!({}))).await.unwrap();
+    let late = Node { status: shown.status.clone(), ..renamed("late") };
+    off.feed.added(late).await.unwrap();
+    assert_eq!(off.written(), ["0"]);
 }
 
 #[tokio::test(start_paused = true)]

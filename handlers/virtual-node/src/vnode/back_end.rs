@@ -128,9 +128,9 @@ impl BaseBackEnd {
         self.execute_step(pod, container, &key, step).await
     }
 
-    /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module, or
-    /// if the base has it for another pod. If a living pod has
-    /// another version of a module that runs, takes the next step to start that one first, until it runs or fails.
+    /// Takes the next step to stop a container of a pod. Does nothing if another pod on the node has the same module, or if the base has it
+    /// for another pod. If a living pod has another version of a module that runs, takes the next step to start that one first, until it runs
+    /// or fails.
     async fn stop(&self, pod: &Arc<Pod>, container: &Container) -> Result<PodProgress, DriverError> {
         let key = self.base.key(pod, container);
         self.base.containers.lock().forget_starts(&key);
@@ -353,6 +353,18 @@ mod tests {
             back_end.each(&request.pod, ContainerAction::Stop).await.unwrap();
             assert_eq!(back_end.base.containers.lock().under_way().count(), operations, "{pod_key}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_start_under_way_is_waited_for_although_the_base_shows_what_it_had_for_another_pod() {
+        let World { back_end, .. } = world();
+        let request = request(&["cart"]);
+        back_end.apply(&request).await.unwrap();
+        let shown = json!([{ "key": "cart", "name": "cart", "pod_key": "default/theirs", "state": "stopped",
+            "change_time": "2026-11-24T08:00:00Z" }]);
+        back_end.base.report(serde_json::from_value(shown).unwrap());
+        let progress = back_end.each(&request.pod, ContainerAction::Stop).await.unwrap();
+        assert!(matches!(progress, PodProgress::Working { .. }), "{progress:?}");
     }
 
     #[tokio::test(start_paused = true)]
