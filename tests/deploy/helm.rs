@@ -14,6 +14,7 @@ use crate::check::{check_pre, finding};
 use crate::cluster::CLUSTER;
 use crate::kubectl::Kubectl;
 use crate::process::{Process, eventually};
+use crate::rendered::{PRESETS, yaml};
 use crate::site::simulated;
 use crate::{PROGRAM, folder};
 
@@ -144,7 +145,7 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
         first.namespace
     );
     assert!(refused.contains(&reason), "{refused}");
-    values["replicas"] = json!(3);
+    values["replicaCount"] = json!(3);
     first.install(&values, &[]).await.unwrap();
 
     let name = &first.namespace;
@@ -177,6 +178,32 @@ async fn helm_installs_over_an_older_definition_refuses_a_second_release_and_fre
         let arguments = ["delete", "namespace", &release.namespace, "--wait=false", "--ignore-not-found"];
         admin.run(&arguments).await;
     }
+}
+
+#[tokio::test]
+#[ignore = "needs a real Kubernetes: devstack/real/test real_server"]
+async fn each_file_of_sample_values_can_be_installed_in_an_empty_cluster_on_a_real_server() {
+    let _exclusive = CLUSTER.lock().await;
+    let release = Release::new("sample");
+    let admin = Kubectl::find(&release.kubeconfig, "");
+    for preset in PRESETS {
+        let mut values = yaml(&format!("values/{preset}.yaml"));
+        if preset == "openstack" {
+            let refused = release.install(&values, &[]).await.unwrap_err();
+            assert!(refused.contains("is still the placeholder"), "{refused}");
+            for id in values["config"]["neutron_defaults"].as_object_mut().unwrap().values_mut() {
+                *id = if id.is_array() { json!(["an-id"]) } else { json!("an-id") };
+            }
+        }
+        release.install(&values, &[]).await.unwrap_or_else(|error| panic!("{preset}: {error}"));
+        release.helm(&["uninstall", "staffetta", "--no-hooks"]).await.unwrap();
+    }
+    let mut values = yaml("values/iosxe.yaml");
+    values["config"]["app_hosting"]["secret_namespaces"] = json!(["nowhere"]);
+    let refused = release.install(&values, &[]).await.unwrap_err();
+    assert!(refused.contains("there is no namespace nowhere. Create it first"), "{refused}");
+    admin.run(&["delete", "crd", "ciscodevices.cisco.vk", "--timeout=60s"]).await;
+    admin.run(&["delete", "namespace", &release.namespace, "--wait=false"]).await;
 }
 
 /// Does what the pod of the hook does: its command, with the token of its account and the rights of its Role. Returns what it printed.

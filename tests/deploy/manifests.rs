@@ -164,23 +164,32 @@ fn every_binding_binds_a_role_that_is_there_to_the_account_of_the_pod() {
     }
 }
 
+/// The rights of the Role in a namespace.
+fn rights(objects: &[Value], namespace: &str) -> BTreeSet<String> {
+    let roles = of_kind(objects, "Role");
+    let role = roles.iter().find(|role| role["metadata"]["namespace"] == namespace).unwrap();
+    of_rules(&role["rules"])
+}
+
 #[test]
-fn devices_get_leases_of_nodes_the_secrets_of_chosen_namespaces_and_a_way_to_their_kubelet_apis() {
+fn devices_get_leases_of_nodes_and_a_way_to_their_kubelet_apis() {
     let objects = objects("iosxe");
-    let rights = |namespace: &str| {
-        let roles = of_kind(&objects, "Role");
-        let role = roles.iter().find(|role| role["metadata"]["namespace"] == namespace).unwrap();
-        of_rules(&role["rules"])
-    };
     let leases = ["create", "patch"].map(|verb| format!("{verb} leases.coordination.k8s.io"));
-    assert_eq!(rights("kube-node-lease"), leases.into());
-    assert_eq!(rights("shop"), ["get secrets".to_owned()].into());
+    assert_eq!(rights(&objects, "kube-node-lease"), leases.into());
     assert_eq!(variable(&objects, "STAFFETTA_APP_HOSTING__KUBELET_LISTEN")["value"], "$(POD_IP)");
     let first = &variable(&objects, "STAFFETTA_APP_HOSTING__KUBELET_FIRST_PORT")["value"];
     let rules = only(&objects, "NetworkPolicy")["spec"]["ingress"].as_array().unwrap();
     let first: u64 = first.as_str().unwrap().parse().unwrap();
     let through = |rule: &Value| rule["ports"][0]["port"] == first;
     assert!(rules.iter().any(through), "{rules:?}");
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
+fn devices_get_the_secrets_of_the_namespaces_that_are_named_with_helm() {
+    let values = json!({ "config": { "app_hosting": { "secret_namespaces": ["shop"] } } });
+    let objects = rendered("staffetta", "iosxe", &values);
+    assert_eq!(rights(&objects, "shop"), ["get secrets".to_owned()].into());
 }
 
 #[test]

@@ -99,8 +99,8 @@ async fn a_release_serves_pods_and_frees_them_when_it_is_removed_on_a_real_node(
     let url: Uri = cluster.server.unwrap().parse().unwrap();
     let mut values = simulated(&["vif", "lb", "lbaasspec"]);
     values["hostNetwork"] = json!(true);
-    values["replicas"] = json!(1);
-    values["env"] = json!([
+    values["replicaCount"] = json!(1);
+    values["extraEnv"] = json!([
         { "name": "KUBERNETES_SERVICE_HOST", "value": Ipv4Addr::LOCALHOST },
         { "name": "KUBERNETES_SERVICE_PORT", "value": url.port().unwrap().as_str() },
     ]);

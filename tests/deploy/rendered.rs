@@ -78,8 +78,9 @@ pub(crate) fn configuration(objects: &[Value]) -> Configuration {
         .unwrap_or_else(|error| panic!("{error}: {}", file(objects)))
 }
 
-/// The output of `helm template` with `values`, on top of the sample values of a preset if there are any.
-pub(crate) fn helm(namespace: &str, preset: &str, values: &Value) -> Result<String, String> {
+/// The output of `helm template` with `values`, on top of the sample values of a preset if there are any, for a cluster with the kinds of
+/// the Prometheus operator if `flags` name them.
+pub(crate) fn helm(namespace: &str, preset: &str, values: &Value, flags: &[&str]) -> Result<String, String> {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("values.yaml");
     fs::write(&path, values.to_string()).unwrap();
@@ -87,7 +88,7 @@ pub(crate) fn helm(namespace: &str, preset: &str, values: &Value) -> Result<Stri
     let sample = sample.exists().then(|| ["--values".into(), sample.into_os_string()]);
     let output = Command::new(staffetta_apiserver::testing::program("helm"))
         .args(["template", "staffetta", "--namespace", namespace, "--no-hooks", "--kube-version", "1.30.0"])
-        .args(["--set", "namespace.create=true"])
+        .args(flags)
         .arg(folder().join("chart"))
         .args(sample.into_iter().flatten())
         .arg("--values")
@@ -103,6 +104,7 @@ pub(crate) fn helm(namespace: &str, preset: &str, values: &Value) -> Result<Stri
 
 /// The objects that Helm renders.
 pub(crate) fn rendered(namespace: &str, preset: &str, values: &Value) -> Vec<Value> {
-    let text = helm(namespace, preset, values).unwrap_or_else(|error| panic!("{error}"));
+    let flags = ["--set", "namespace.create=true", "--api-versions", "monitoring.coreos.com/v1"];
+    let text = helm(namespace, preset, values, &flags).unwrap_or_else(|error| panic!("{error}"));
     serde_saphyr::from_multiple(&text).unwrap()
 }

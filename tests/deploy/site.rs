@@ -55,7 +55,9 @@ impl Site {
         let namespace = Self::namespace(name);
         let kubectl = Kubectl::find(&kubeconfig, &namespace);
         let folder = tempfile::tempdir().unwrap();
-        let objects = rendered::helm(&namespace, "", values).unwrap_or_else(|error| panic!("{error}"));
+        let flags = ["--set", "namespace.create=true"];
+        let objects =
+            rendered::helm(&namespace, "", values, &flags).unwrap_or_else(|error| panic!("{error}"));
         fs::write(folder.path().join("objects.yaml"), objects).unwrap();
         let objects = folder.path().join("objects.yaml");
         Kubectl::find(&kubeconfig, "").run(&["apply", "-f", objects.to_str().unwrap()]).await;

@@ -29,6 +29,15 @@ fn site(page: &Page) -> TempDir {
         .status()
         .unwrap();
     assert!(copied.success());
+    // The page tells the reader to write the ids of the cloud here.
+    let values = site.path().join("etc/deploy/values/openstack.yaml");
+    let mut text = fs::read_to_string(&values).unwrap();
+    for placeholder in
+        ["SECURITY-GROUP-OF-PODS", "SUBNET-OF-PODS", "SUBNET-OF-SERVICES", "EXTERNAL-NETWORK", "PROJECT"]
+    {
+        text = text.replace(placeholder, &placeholder.to_lowercase());
+    }
+    fs::write(values, text).unwrap();
     page.write_files(site.path());
     site
 }

@@ -68,7 +68,7 @@ const NAMESPACED: [Object; 11] = [
         "set `uninstall.enabled=false`, and run `staffetta uninstall` before you remove the release",
     ),
     ("networking.k8s.io", "networkpolicies", CONTROLLER, "set `networkPolicy.enabled=false`"),
-    ("policy", "poddisruptionbudgets", CONTROLLER, "set `disruptionBudget.enabled=false`"),
+    ("policy", "poddisruptionbudgets", CONTROLLER, "set `podDisruptionBudget.enabled=false`"),
     (RBAC, "roles", CONTROLLER, NO_RIGHT_REMEDY),
     (RBAC, "rolebindings", CONTROLLER, NO_RIGHT_REMEDY),
     ("", "services", &[Preset::Koupleless, Preset::Prefix], NO_SERVICE_REMEDY),

@@ -7,6 +7,13 @@
 app.kubernetes.io/name: {{ include "staffetta.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "staffetta.pod-labels" -}}
+{{ mergeOverwrite (include "staffetta.labels" . | fromYaml) .Values.podLabels | toYaml }}
 {{- end }}
 
 {{- define "staffetta.selector" -}}
@@ -14,16 +21,42 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{- end }}
 
 {{- define "staffetta.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image -}}
+{{ with .registry }}{{ . }}/{{ end }}{{ .repository }}
+{{- if or .tag (not .digest) }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* The name of the account that the pods have. */}}
+{{- define "staffetta.account" -}}
+{{ .Values.serviceAccount.name | default (include "staffetta.name" .) }}
+{{- end }}
+
+{{- define "staffetta.service-account" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "staffetta.account" . }}
+  namespace: {{ .Release.Namespace }}
+  labels:
+    {{- include "staffetta.labels" . | nindent 4 }}
+    {{- with .Values.serviceAccount.labels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .Values.serviceAccount.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+# The pods mount the token explicitly; others that use this account get none.
+automountServiceAccountToken: false
 {{- end }}
 
 {{- define "staffetta.subjects" -}}
 - kind: ServiceAccount
-  name: {{ include "staffetta.name" . }}
+  name: {{ include "staffetta.account" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 
-{{/* The configuration in JSON: options of the chart, of the preset, and of `config`. Each replaces those before it. */}}
+{{/* The configuration in JSON: options of the chart, of the preset, of `config` and of `extraConfig`. Each replaces those before it. */}}
 {{- define "staffetta.config" -}}
 {{- $config := dict "log" (dict "format" "json") }}
 {{- $any := .Values.ipv6 | ternary "[::]" "0.0.0.0" }}
@@ -35,7 +68,7 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{- $_ := set $config "kubernetes" (dict "vif_proof_key_file" "/etc/staffetta-vif-proof/key") }}
 {{- end }}
 {{- $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | fromYaml }}
-{{- range list ($preset.config | default dict) .Values.config }}
+{{- range list ($preset.config | default dict) .Values.config .Values.extraConfig }}
 {{- range $section, $options := . }}
 {{- $_ := set $config $section (get $config $section | default dict) }}
 {{- range $option, $value := $options }}
@@ -81,15 +114,35 @@ app.kubernetes.io/name: {{ include "staffetta.name" . }}
 {{ end -}}
 {{- end }}
 
+{{/* Where the images of pods come from. */}}
+{{- define "staffetta.pull-secrets" -}}
+{{- with concat (dig "imagePullSecrets" list (.Values.global | default dict)) .Values.imagePullSecrets | uniq }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* The node and the network of a pod that runs the program. */}}
 {{- define "staffetta.placement" -}}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- if .Values.hostNetwork }}
 hostNetwork: true
+{{- end }}
+{{- if .Values.dnsPolicy }}
+dnsPolicy: {{ .Values.dnsPolicy }}
+{{- else if .Values.hostNetwork }}
 # The resolver of the node: the cluster's DNS is a pod that waits for this controller.
 dnsPolicy: Default
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if or .Values.hostNetwork .Values.tolerations }}
 tolerations:
