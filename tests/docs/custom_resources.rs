@@ -1,18 +1,18 @@
 //! `docs/custom-resources.md` and the definition of `CiscoDevice`.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::text;
 
-/// Adds the paths of the fields below a schema: `tls.caFile`, `taints[].key`.
-fn add_fields(schema: &Value, path: &str, fields: &mut BTreeSet<String>) {
+/// Adds the path and the description of each field below a schema: `tls.caFile`, `taints[].key`.
+fn add_fields(schema: &Value, path: &str, fields: &mut BTreeMap<String, String>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}{name}");
         add_fields(field, &format!("{path}."), fields);
         add_fields(&field["items"], &format!("{path}[]."), fields);
-        fields.insert(path);
+        fields.insert(path, field["description"].as_str().unwrap_or_default().to_owned());
     }
 }
 
@@ -21,11 +21,18 @@ fn every_field_of_a_device_is_explained_and_no_other() {
     let definition: Value =
         serde_saphyr::from_str(&text("etc/deploy/chart/files/ciscodevices.yaml")).unwrap();
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-    let mut fields = BTreeSet::new();
+    let mut fields = BTreeMap::new();
     add_fields(schema, "", &mut fields);
     assert!(fields.len() > 40, "the definition was read: {fields:?}");
     let page = text("docs/custom-resources.md");
     let section = page.split("\n## ").find(|section| section.starts_with("The spec of")).unwrap();
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    assert_eq!(rows.map(str::to_owned).collect::<BTreeSet<_>>(), fields);
+    let row = |line: &str| {
+        let (field, meaning) = line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` | ")?;
+        Some((field.to_owned(), meaning.replace('`', "")))
+    };
+    assert_eq!(
+        section.lines().filter_map(row).collect::<BTreeMap<_, _>>(),
+        fields,
+        "kubectl explain says the same"
+    );
 }
