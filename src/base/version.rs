@@ -9,7 +9,7 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BuildInfo {
     pub(crate) version: &'static str,
-    /// The commit of the source, from the variable `STAFFETTA_COMMIT` of the build; without it, `unknown`.
+    /// The commit of the source, from the variable `STAFFETTA_COMMIT` of the build or the repository of the source; without either, `unknown`.
     pub(crate) commit: &'static str,
     /// The version of the Kubernetes API whose types the program knows.
     pub(crate) kubernetes: &'static str,
