@@ -53,7 +53,7 @@ async fn without_a_server_it_says_why_it_is_not_ready_lives_and_goes_on_when_the
     server.faults().begin_outage();
     let folder = tempfile::tempdir().unwrap();
     let mut process = Process::start(Path::new(PROGRAM), folder.path(), "", &server.kubeconfig()).await;
-    process.says("the API server does not answer").await;
+    process.says("a request to the API server failed").await;
     let (code, reasons) = process.get("/readyz").await;
     assert_eq!(code, 503);
     assert!(reasons.starts_with("not ready\napi server: "), "{reasons}");

@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use kube::core::Status;
 
 use crate::backoff::MAX_HINT;
 use crate::event::Identity;
@@ -180,15 +181,22 @@ pub async fn bounded<T>(
 
 /// Joins the error and its causes in one line: `write the annotation: patch pod: connection refused`.
 pub fn causes(error: &dyn Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
+    let mut line = String::new();
+    let mut rest = Some(error);
+    while let Some(error) = rest {
+        let status = error.source().and_then(|source| source.downcast_ref::<Box<Status>>());
+        // The text of kube for a response of the API server repeats it in its `Debug` form.
+        let text = match status {
+            Some(status) => format!("{} ({} {})", status.message, status.code, status.reason),
+            None => error.to_string(),
+        };
         if !line.ends_with(&text) {
-            line.push_str(": ");
+            if !line.is_empty() {
+                line.push_str(": ");
+            }
             line.push_str(&text);
         }
-        source = cause.source();
+        rest = error.source().filter(|_| status.is_none());
     }
     line
 }
@@ -201,6 +209,18 @@ mod tests {
         let answer =
             serde_json::json!({ "code": code, "details": { "retryAfterSeconds": retry_after_seconds } });
         kube::Error::Api(serde_json::from_value(answer).expect("it is a Status"))
+    }
+
+    #[test]
+    fn a_response_of_the_api_server_is_told_once_in_its_own_words() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot list pods")]
+        struct Outer(#[source] kube::Error);
+
+        let answer =
+            serde_json::json!({ "message": "pods is forbidden", "reason": "Forbidden", "code": 403 });
+        let error = Outer(kube::Error::Api(serde_json::from_value(answer).expect("it is a Status")));
+        assert_eq!(causes(&error), "cannot list pods: pods is forbidden (403 Forbidden)");
     }
 
     #[test]

@@ -38,6 +38,19 @@ pub(super) fn check(
     checker.findings.into_iter().map(mistake).collect()
 }
 
+/// Returns a message of serde in which the types of Rust are numbers.
+fn in_plain_words(message: &str) -> String {
+    let Some((found, expected)) = message.split_once(", expected ") else { return message.to_owned() };
+    let plain = match expected {
+        "a nonzero usize" | "a nonzero u32" | "a nonzero u64" => "a whole number of at least 1",
+        "usize" | "u8" | "u16" | "u32" | "u64" => "a whole number",
+        "i32" | "i64" => "a whole number, which may be negative",
+        "f32" | "f64" => "a number",
+        other => other,
+    };
+    format!("{found}, expected {plain}")
+}
+
 /// The walk through the options of one source, which collects the mistakes.
 struct Checker<'a> {
     schema: &'a FileSchema,
@@ -114,7 +127,7 @@ impl Checker<'_> {
         }
         while let Err(error) = (section.check)(values[&section.name].clone()) {
             let path = root.join(error.path());
-            let message = error.inner().to_string();
+            let message = in_plain_words(&error.inner().to_string());
             let is_incomplete = message.starts_with("missing field");
             // An entry may be missing only because it was removed.
             let repeated =

@@ -122,7 +122,7 @@ pub(super) async fn cluster_info(context: &ControllerContext, client: &Client) -
         DISCOVERY_TIMEOUT,
         || async { Ok(ClusterInfo::read(&context.configuration, client).await?) },
         |attempt, wait_ms, error| {
-            warn!(attempt, wait_ms, error, "the API server does not answer");
+            warn!(attempt, wait_ms, error, "a request to the API server failed");
             context.state.health.set_unmet(API_SERVER, error);
         },
     )

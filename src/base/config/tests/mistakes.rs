@@ -119,7 +119,7 @@ fn mistakes_in_the_environment_name_the_variable() {
         r#"environment STAFFETTA_KUBERNETES__ENABLED_HANDLERS: kubernetes.enabled_handlers[1]: there is no "viff" (did you mean "vif"?); known are "lb", "night", "vif""#,
         "environment STAFFETTA_RELAY_ALLOW_MASS_RELEASE: sets nothing; write STAFFETTA_RELAY__ALLOW_MASS_RELEASE, with two underscores after the section",
         r#"environment STAFFETTA_RELAY__FIRST_LIST_BACKLGO: relay.first_list_backlgo: there is no such option; did you mean "first_list_backlog"?"#,
-        "environment STAFFETTA_RELAY__FIRST_LIST_BACKLOG: relay.first_list_backlog: invalid type: string \"many\", expected a nonzero usize",
+        "environment STAFFETTA_RELAY__FIRST_LIST_BACKLOG: relay.first_list_backlog: invalid type: string \"many\", expected a whole number of at least 1",
         "environment STAFFETTA_RELLAY__FIRST_LIST_BACKLOG: rellay: there is no such section; did you mean [relay]?",
     ];
     assert_eq!(mistakes("", &variables), expected);
