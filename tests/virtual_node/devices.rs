@@ -298,6 +298,34 @@ async fn the_account_of_a_device_is_read_again_from_its_secret_when_the_device_i
 }
 
 #[tokio::test]
+async fn what_keeps_a_device_from_taking_pods_is_a_problem_of_the_controller_until_it_is_over() {
+    let world = world("").await;
+    let controller = world.controller().await;
+    let problems = async || {
+        let state = reqwest::get(format!("http://{}/debug/state", controller.admin())).await.unwrap();
+        let state: Value = serde_json::from_str(&state.text().await.unwrap()).unwrap();
+        state["problems"].clone()
+    };
+    let spec = json!({ "driver": "FAKE", "address": "one", "credentialSecretRef": { "name": "login" } });
+    device(&world, "r1", spec).await;
+    until_phase(&world, "r1", "Error").await;
+    world
+        .until("the device is a problem", async || {
+            let problem = &problems().await[0];
+            problem["example"] == "CiscoDevice r1"
+                && problem["error"]
+                    .as_str()
+                    .is_some_and(|error| error.contains("there is no Secret default/login"))
+        })
+        .await;
+    secret(&world, json!({ "name": "login", "labels": for_devices() })).await;
+    change(&world, "r1", json!({ "address": "two" })).await;
+    until_phase(&world, "r1", "Ready").await;
+    world.until("it is none any more", async || problems().await == json!([])).await;
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_secret_that_is_not_for_devices_is_sent_to_none() {
     let world = world("").await;
     let controller = world.controller().await;

@@ -67,8 +67,8 @@ impl Controller {
         self.devices.object(&Identity::of_object(&**object)).unwrap_or_else(|| Arc::clone(object))
     }
 
-    /// Adds the finalizer to a `CiscoDevice`, or writes its status once it has the finalizer. Fails if the device is invalid, or if
-    /// a device of a file or the configuration has its node name.
+    /// Adds the finalizer to a `CiscoDevice`, or writes its status once it has the finalizer. Fails if the device is invalid, if a device
+    /// of a file or the configuration has its node name, or if it takes no pods for another reason.
     async fn reconcile(&self, object: &CiscoDevice) -> Result<(), DeviceError> {
         let verdict = self.devices.verdict(object);
         if !has_finalizer(object) {
@@ -79,7 +79,7 @@ impl Controller {
         }
         self.write_status(object, &verdict).await?;
         match verdict {
-            Verdict::Holds => Ok(()),
+            Verdict::Holds => self.phase(object, &verdict).check(),
             Verdict::Invalid(reason) => Err(DeviceError::Invalid(reason)),
             Verdict::Taken => Err(DeviceError::Taken),
         }

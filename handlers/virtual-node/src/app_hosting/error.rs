@@ -14,6 +14,14 @@ pub enum DeviceError {
     /// A device of a file or the configuration already uses the node name of the `CiscoDevice`.
     #[error("the node name is already used by a device of a file or the configuration; rename one of them")]
     Taken,
+    /// The phase of the device is `Error`. It is looked at again when that changes, and every 30 s.
+    #[error("the device takes no pods: {message}")]
+    NotReady {
+        /// The reason of the condition `Ready`, in CamelCase.
+        reason: &'static str,
+        /// The message of that condition.
+        message: String,
+    },
     /// A change of the `CiscoDevice` object or of its status could not be written to the API server.
     #[error("{step} of the device")]
     Write {
@@ -38,6 +46,7 @@ impl DeviceError {
         match self {
             Self::Invalid(_) => (false, None, "DeviceInvalid"),
             Self::Taken => (false, None, "NodeNameTaken"),
+            Self::NotReady { reason, .. } => (true, Some(Duration::from_secs(30)), reason),
             Self::Leaving(_) => (true, Some(Duration::from_secs(1)), "DeviceLeaving"),
             Self::Write { source, .. } => (source.transient(), source.retry_after(), source.reason()),
             Self::Remove(error) => (error.transient(), error.retry_after(), error.reason().name()),
@@ -55,7 +64,7 @@ impl Failure for DeviceError {
     }
 
     fn pending(&self) -> Option<Pending> {
-        matches!(self, Self::Leaving(_)).then(Pending::default)
+        matches!(self, Self::Leaving(_) | Self::NotReady { .. }).then(Pending::default)
     }
 
     fn reason(&self) -> &'static str {

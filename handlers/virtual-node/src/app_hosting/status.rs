@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::cisco_device::{CiscoDevice, CiscoDeviceStatus};
 use super::devices::Verdict;
+use super::error::DeviceError;
 use crate::node::{MachineView, NodeObject};
 
 /// The observed state of a device: the phase, and the reason and message of the condition `Ready`.
@@ -21,6 +22,12 @@ impl DevicePhase {
         (self.phase, self.reason) == (other.phase, other.reason)
     }
 
+    /// Returns the error of a device that has the phase `Error`; succeeds in any other phase.
+    pub(super) fn check(self) -> Result<(), DeviceError> {
+        let Self { phase, reason, message } = self;
+        if phase == ERROR { Err(DeviceError::NotReady { reason, message }) } else { Ok(()) }
+    }
+
     /// Returns `true` if the status of the object has this phase and reason. A new message alone does not cause a write of the status.
     pub(super) fn is_written(&self, object: &CiscoDevice) -> bool {
         object.status.as_ref().is_some_and(|status| {
@@ -33,6 +40,8 @@ impl DevicePhase {
 
 /// The phase of a device that accepts pods, and the type of the condition that shows it.
 const READY: &str = "Ready";
+/// The phase of a device that takes no pods for a reason that somebody may have to remove.
+const ERROR: &str = "Error";
 
 /// Returns the status to write to a `CiscoDevice` object whose device has the phase `observed`. The transition time of the condition
 /// `Ready` is kept while its status (`True` or `False`) is the same. Conditions of other writers are kept.
@@ -62,10 +71,10 @@ pub(super) fn phase(object: &CiscoDevice, verdict: &Verdict, machine: Option<&Ma
         return of("Deleting", "Deleting", "its node is being removed from the cluster");
     }
     match verdict {
-        Verdict::Invalid(reason) => return of("Error", "DeviceInvalid", reason),
+        Verdict::Invalid(reason) => return of(ERROR, "DeviceInvalid", reason),
         Verdict::Taken => {
             let message = "the node name is already used by a device of a file or the configuration";
-            return of("Error", "NodeNameTaken", message);
+            return of(ERROR, "NodeNameTaken", message);
         }
         Verdict::Holds => {}
     }
@@ -73,12 +82,12 @@ pub(super) fn phase(object: &CiscoDevice, verdict: &Verdict, machine: Option<&Ma
     let Some(machine) = machine else { return pending };
     match (&machine.object, machine.outage(), machine.problem()) {
         (NodeObject::Coming, ..) => pending,
-        (NodeObject::Ours, Some(outage), _) => of("Error", outage.reason, &outage.message),
+        (NodeObject::Ours, Some(outage), _) => of(ERROR, outage.reason, &outage.message),
         (NodeObject::Ours, None, _) if !machine.reach.is_up() => {
             of("ProvisioningStatus", "ProvisioningStatus", "the device has not been reached yet")
         }
         (NodeObject::Missing { reason, message }, ..) | (NodeObject::Ours, None, Some((reason, message))) => {
-            of("Error", reason, message)
+            of(ERROR, reason, message)
         }
         (NodeObject::Ours, None, None) => of(READY, "DeviceReady", "the device answers and takes pods"),
     }
