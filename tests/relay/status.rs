@@ -48,9 +48,11 @@ async fn a_person_sees_in_one_command_which_object_is_stuck_and_why() {
         .await;
     assert!(shown.starts_with("staffetta 0.1.0 on "), "{shown}");
     assert!(line(&shown, "staffetta 0.1.0 on ").contains(": unopposed, ready, up for "), "{shown}");
-    let row = line(&shown, "default/web");
+    let row = line(&shown, "default/web ");
     assert!(row.starts_with("vif Pod default/web failed "), "{row}");
     assert!(row.contains("VLAN 7 is full"), "{row}");
+    let problem = "  DriverRefused: 1 object of vif for ";
+    assert!(shown.lines().nth(1).is_some_and(|line| line.starts_with(problem)), "{shown}");
     let handler = shown.lines().find(|line| line.starts_with("vif ") && line.ends_with("open")).unwrap();
     assert_eq!(handler.split_whitespace().collect::<Vec<_>>(), ["vif", "0", "0", "0", "0", "1", "open"]);
 
@@ -83,6 +85,43 @@ async fn a_person_sees_in_one_command_which_object_is_stuck_and_why() {
     let (_, answer, _) = status(&controller, &["-o", "json", "--kind", "Pod"]).await;
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!((&answer["ready"], &answer["objects"][0]["name"]), (&json!(true), &json!("web")));
+    controller.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn hundreds_of_objects_that_fail_for_one_reason_fit_on_a_screen() {
+    const PODS: usize = 300;
+    let world = World::new().await;
+    let refused = Fault::Fail(DriverError::new(Reason::Refused, "ask the switch").detail("VLAN 7 is full"));
+    world.vifs.faults().inject(VifMethod::Request, 100 * PODS, refused);
+    let controller = world.controller().await;
+    for number in 0..PODS {
+        world.pod(&format!("web-{number}"), json!({}), json!({})).await;
+    }
+    let problem = format!("  DriverRefused: {PODS} objects of vif for ");
+    let mut shown = String::new();
+    world
+        .until("all pods fail", async || {
+            shown = status(&controller, &[]).await.1;
+            shown.contains(&problem)
+        })
+        .await;
+    assert!(shown.lines().count() <= 16, "{shown}");
+    assert!(shown.contains(", such as Pod default/web-") && shown.contains("VLAN 7 is full"), "{shown}");
+    assert!(shown.contains("\n    remedy: "), "{shown}");
+    assert!(shown.contains(&format!("{PODS} objects fail or are stuck; list them with --all")), "{shown}");
+    let rows = async |arguments: &[&str]| {
+        let said = status(&controller, arguments).await.1;
+        said.lines().filter(|line| line.starts_with("vif ") && line.contains("default/web-")).count()
+    };
+    assert_eq!((rows(&[]).await, rows(&["--all"]).await, rows(&["-n", "default"]).await), (0, PODS, PODS));
+    let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_staffetta"))
+        .args(["explain", "namespace/default", "--admin", &controller.admin().to_string()])
+        .output()
+        .await
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("fail or are stuck in this namespace:\n") && said.contains(&problem), "{said}");
     controller.stop().await.unwrap();
 }
 

@@ -65,6 +65,8 @@ descriptions! {
         "Object changes delivered by the watches, each counted once for all handlers";
     OBJECTS = Gauge "staffetta_objects" [HANDLER, "phase"]
         "Events that a handler has not completed yet, by phase";
+    FAILING_OBJECTS = Gauge "staffetta_failing_objects" [HANDLER]
+        "Objects that a handler has failed to handle for more than a minute";
     FAILURES = Counter "staffetta_failures_total" [HANDLER, "outcome"]
         "Failed attempts of a handler: transient error, permanent error, panic or timeout";
     GARBAGE_COLLECTIONS = Counter "staffetta_garbage_collections_total" [HANDLER, "outcome"]

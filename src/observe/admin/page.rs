@@ -6,7 +6,7 @@ use super::picture::write_picture;
 use super::text::{ErrorText, Escaped};
 use crate::base::health::Condition;
 use crate::observe::state::{
-    HandlerSummary, ObjectSummary, StateSnapshot, WatchSummary, duration, full_name,
+    HandlerSummary, ObjectSummary, Problem, StateSnapshot, WatchSummary, duration, full_name,
 };
 
 const STYLE: &str = include_str!("page.css");
@@ -14,8 +14,8 @@ const STYLE: &str = include_str!("page.css");
 /// The interval at which a browser loads the page again, in seconds.
 const REFRESH: u32 = 5;
 
-/// The maximum number of objects on the page, which keeps it under 100 KB.
-pub(super) const MAX_OBJECTS: usize = 40;
+/// The maximum number of objects and of problems on the page, which keeps it under 100 KB.
+pub(super) const MAX_OBJECTS: usize = 12;
 
 /// The `Content-Security-Policy` of the page: it contains names and errors from other systems, so nothing in it may run or be loaded.
 pub(super) const POLICY: &str =
@@ -35,7 +35,7 @@ pub(super) fn page(document: &StateSnapshot) -> String {
 /// Writes the whole status page as HTML: the head, the picture of the watches and handlers, and the objects that fail, are stuck or cannot
 /// be decoded.
 fn write_page(html: &mut String, document: &StateSnapshot) -> fmt::Result {
-    let stuck = document.objects.len() + document.undecodable.len();
+    let stuck = document.failing_and_stuck() + document.undecodable.len();
     let title = if stuck == 0 { String::new() } else { format!(" ({stuck} stuck)") };
     write!(
         html,
@@ -45,6 +45,7 @@ fn write_page(html: &mut String, document: &StateSnapshot) -> fmt::Result {
          {ICON}<style>{STYLE}</style></head><body>"
     )?;
     write_head(html, document)?;
+    write_problems(html, &document.problems)?;
     write_picture(html, document)?;
     write_stuck(html, document)?;
     html.write_str("</body></html>")
@@ -58,10 +59,11 @@ fn write_head(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     let (class, ready) = if *ready { ("good", "ready") } else { ("bad", "not ready") };
     write!(
         html,
-        "<header><h1>staffetta</h1><p><span class=\"{class}\">{ready}</span>, {}, up for {}</p>\
-         <p class=\"quiet\">version {} on {}</p><ul>",
+        "<header><h1>staffetta</h1><p><span class=\"{class}\">{ready}</span>, {}, up for {}, {} waiting</p>\
+         <p class=\"quiet\">version {} on {}. Ready means that events are handled, not that every object is.</p><ul>",
         Escaped(&leadership.role),
         duration(*uptime_seconds),
+        document.queued_events(),
         Escaped(version),
         Escaped(identity)
     )?;
@@ -82,6 +84,33 @@ fn write_head(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     html.write_str("</ul></header>")
 }
 
+/// Writes a table of the problems; nothing without any.
+fn write_problems(html: &mut String, problems: &[Problem]) -> fmt::Result {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    html.write_str(
+        "<section><h2>Problems</h2><table><thead><tr><th>reason<th>objects<th>handler<th>since<th>example<th>remedy</tr>\
+         </thead><tbody>",
+    )?;
+    for Problem { reason, handler, objects, since_seconds, example, error, remedy, .. } in
+        problems.iter().take(MAX_OBJECTS)
+    {
+        write!(
+            html,
+            "<tr><td class=\"bad\">{}<td data-name=\"objects\"><b>{objects}</b><td data-name=\"handler\">{}\
+             <td data-name=\"since\">{}<td data-name=\"example\">{}: {}<td data-name=\"remedy\">{}</tr>",
+            Escaped(reason),
+            Escaped(handler),
+            duration(*since_seconds),
+            Escaped(example),
+            ErrorText(error.as_deref().unwrap_or("no error yet")),
+            Escaped(remedy.as_deref().unwrap_or_default()),
+        )?;
+    }
+    html.write_str("</tbody></table></section>")
+}
+
 /// Writes the section of the page with the objects that fail, are stuck or cannot be decoded, and the reasons.
 fn write_stuck(html: &mut String, document: &StateSnapshot) -> fmt::Result {
     let StateSnapshot { objects, undecodable, omitted, .. } = document;
@@ -94,11 +123,16 @@ fn write_stuck(html: &mut String, document: &StateSnapshot) -> fmt::Result {
             events => write!(html, "<p>None. Events in queues: {events}.</p>")?,
         }
     }
-    if !objects.is_empty() || !undecodable.is_empty() {
+    let failing = document.failing_and_stuck();
+    let shown: &[ObjectSummary] = if failing > MAX_OBJECTS { &[] } else { objects };
+    if failing > MAX_OBJECTS {
+        write!(html, "<p class=\"bad\">{failing} objects. `staffetta status --all` lists them.</p>")?;
+    }
+    if !shown.is_empty() || !undecodable.is_empty() {
         html.write_str(
             "<table><thead><tr><th>object<th>handler<th>state<th>attempts<th>reason</tr></thead><tbody>",
         )?;
-        objects.iter().try_for_each(|object| write_stuck_row(html, object))?;
+        shown.iter().try_for_each(|object| write_stuck_row(html, object))?;
         for object in undecodable {
             let name = full_name(object.namespace.as_deref(), &object.name);
             write!(
@@ -111,7 +145,7 @@ fn write_stuck(html: &mut String, document: &StateSnapshot) -> fmt::Result {
         }
         html.write_str("</tbody></table>")?;
     }
-    if *omitted > 0 {
+    if *omitted > 0 && failing <= MAX_OBJECTS {
         write!(
             html,
             "<p class=\"quiet\">Further objects wait: {omitted}. `staffetta status` lists them.</p>"
@@ -174,6 +208,8 @@ mod tests {
             "failed for 3m05s, next attempt in 30s",
             ">4<",
             "QuotaExceeded: no port is left",
+            "<h2>Problems</h2>",
+            "raise it, or release resources",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
@@ -191,9 +227,26 @@ mod tests {
     }
 
     #[test]
+    fn many_failing_objects_are_one_row_for_each_reason_above_the_picture() {
+        let mut many = snapshot(&json!([failing("no port is left")]));
+        many.problems[0].objects = 2000;
+        many.omitted = 1999;
+        let page = page(&many);
+        let (above, below) = page.split_once("<main").unwrap();
+        assert!(
+            above.contains("<b>2000</b>") && above.contains("Pod shop/web-1: no port is left"),
+            "{above}"
+        );
+        assert!(below.contains("2000 objects. `staffetta status --all` lists them"), "{below}");
+        assert!(!below.contains("no port is left"), "{below}");
+    }
+
+    #[test]
     fn the_page_is_small_and_refers_to_nothing_else() {
         let objects = vec![failing(&"\"".repeat(10_000)); MAX_OBJECTS];
-        let page = page(&snapshot(&Value::Array(objects)));
+        let mut document = snapshot(&Value::Array(objects));
+        document.problems = vec![document.problems[0].clone(); 100];
+        let page = page(&document);
         assert!(page.len() < 100_000, "{}", page.len());
         let (before, after) = page.split_once(ICON).expect("the icon is part of the page");
         let page = format!("{before}{after}");

@@ -50,6 +50,7 @@ fn show_queues(page: &mut MetricsPage, queues: &[([&str; 1], QueueCounts)]) {
         counts.by_phase.iter().map(|(phase, count)| ([*handler, phase.as_str()], *count))
     });
     page.counts(&names::OBJECTS, objects);
+    page.counts(&names::FAILING_OBJECTS, queues.iter().map(|(handler, counts)| (*handler, counts.failing)));
     let waiting = queues.iter().map(|(handler, QueueCounts { by_phase, .. })| {
         (*handler, by_phase[&PhaseName::Held] + by_phase[&PhaseName::Queued])
     });

@@ -3,8 +3,10 @@
 mod background;
 mod duration;
 mod metrics;
+mod problems;
 mod query;
 mod queue_counts;
+mod remedy;
 mod requests;
 mod snapshot;
 mod timestamps;
@@ -22,11 +24,14 @@ use crate::base::version::VERSION;
 use crate::engine::pipeline::{HandlerChain, HandlerScope, Pipeline};
 use crate::engine::watcher::{WatchStatus, Watcher};
 use crate::observe::check::Diagnostics;
+use problems::Problems;
 use timestamps::Now;
 
 pub(crate) use background::BackgroundWork;
 pub(crate) use duration::duration;
+pub(crate) use problems::Problem;
 pub(crate) use query::{MAX_LIMIT, PhaseName, Query};
+pub(crate) use remedy::remedy;
 pub(crate) use requests::{BackgroundSummary, RequestSummary};
 pub(crate) use snapshot::{
     HandlerSummary, InterestSummary, LeadershipSummary, ObjectSummary, StateSnapshot, UndecodableSummary,
@@ -60,6 +65,16 @@ pub(crate) struct RunningHandlers {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) watcher: Arc<Watcher<Pipeline>>,
     pub(crate) diagnostics: Arc<Diagnostics>,
+}
+
+/// The queued objects that a query selects.
+struct Selected {
+    /// The first of them, up to the limit of the query.
+    objects: Vec<ObjectSummary>,
+    /// The number of further ones.
+    omitted: usize,
+    /// What keeps all of them from being handled.
+    problems: Vec<Problem>,
 }
 
 /// The scope of a handler, and its chain.
@@ -149,7 +164,7 @@ impl ControllerState {
         let now = Now::read();
         let conditions = self.conditions().into_iter();
         let waits: Vec<_> = conditions.filter(|condition| condition.reason.is_some()).collect();
-        let (objects, omitted) = self.objects(query, now);
+        let Selected { objects, omitted, problems } = self.objects(query, now);
         let running = self.running();
         let undecodable = running.iter().flat_map(|running| running.watcher.undecodable()).collect();
         let summary = |(name, chain)| HandlerSummary::new(name, chain, self.metrics.added_and_attempts(name));
@@ -163,6 +178,7 @@ impl ControllerState {
             waits,
             watches: self.watches().into_iter().map(|watch| WatchSummary::new(watch, now)).collect(),
             handlers: self.chains().into_iter().map(summary).collect(),
+            problems,
             objects,
             background: self.background(query, now),
             omitted,
@@ -215,14 +231,20 @@ impl ControllerState {
         self.handlers.iter().map(|name| (name.as_str(), chain(name))).collect()
     }
 
-    /// Returns the queued objects that `query` selects, up to its limit, and the number of further ones.
-    fn objects(&self, query: &Query, now: Now) -> (Vec<ObjectSummary>, usize) {
-        let (running, mut selected, mut count) = (self.running(), Vec::new(), 0);
+    /// Returns the queued objects that `query` selects, up to its limit, the number of further ones, and the problems of all of them.
+    fn objects(&self, query: &Query, now: Now) -> Selected {
+        let running = self.running();
+        let mut selected = Vec::new();
+        let mut problems = Problems::default();
+        let mut count = 0;
         let handlers = running.iter().flat_map(|running| running.pipeline.handlers());
         for handler in handlers.filter(|handler| query.selects_handler(&handler.name)) {
             let mut entries = handler.chain.entries();
             entries.retain(|entry| query.selects(entry));
             count += entries.len();
+            for entry in &entries {
+                problems.add(&handler.name, entry);
+            }
             selected.extend(entries.into_iter().map(|entry| (handler.name.as_str(), entry)));
             selected.sort_by_key(|(_, entry)| rank(entry.last_error().map(|error| error.since), entry.since));
             selected.truncate(query.limit());
@@ -230,7 +252,8 @@ impl ControllerState {
         let omitted = count - selected.len();
         let with_requests = query.name.is_some();
         let summary = |(handler, entry)| ObjectSummary::new(handler, &entry, with_requests, now);
-        (selected.into_iter().map(summary).collect(), omitted)
+        let objects = selected.into_iter().map(summary).collect();
+        Selected { objects, omitted, problems: problems.list(now) }
     }
 
     /// Returns the failing background work of the handlers for the object whose kind and name `query` contains.

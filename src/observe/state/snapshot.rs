@@ -4,10 +4,12 @@
 //! since or until that time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use staffetta_handler::{DriverId, Interest, Message, Phase, QueueEntry, Resolved, Undecodable};
 
+use super::problems::{self, Problem};
 use super::queue_counts::QueueCounts;
 use super::requests::{BackgroundSummary, RequestSummary};
 use super::timestamps::Now;
@@ -38,6 +40,10 @@ pub(crate) struct StateSnapshot {
     pub(crate) watches: Vec<WatchSummary>,
     /// The enabled handlers, in the order of the configuration.
     pub(crate) handlers: Vec<HandlerSummary>,
+    /// What keeps the selected objects from being handled: those that fail or are stuck, also beyond the limit, by handler and reason. First
+    /// those of most objects.
+    #[serde(default)]
+    pub(crate) problems: Vec<Problem>,
     /// The objects that the query selects and that were not handled successfully yet: first those with an error, beginning with the oldest
     /// failure, and then the others, beginning with those that have been in their phase for longest.
     pub(crate) objects: Vec<ObjectSummary>,
@@ -58,14 +64,14 @@ pub(crate) struct StateSnapshot {
     pub(crate) others: Vec<(String, String)>,
 }
 
-/// The time in one phase, in seconds, after which an object counts as stuck.
-const STUCK_AFTER_SECONDS: f64 = 5.0;
+/// The time in one phase after which an object counts as stuck.
+pub(super) const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 impl StateSnapshot {
     /// Removes all objects except those that fail or are stuck.
     pub(crate) fn retain_failing_and_stuck(&mut self) {
         self.objects
-            .retain(|object| object.last_error.is_some() || object.since_seconds > STUCK_AFTER_SECONDS);
+            .retain(|object| object.last_error.is_some() || object.since_seconds > STUCK_AFTER.as_secs_f64());
     }
 
     /// Adds the state of another replica, in which handlers that run in every replica act for objects of their own.
@@ -93,6 +99,7 @@ impl StateSnapshot {
             let healthy = |object: &ObjectSummary| object.last_error.is_none();
             healthy(one).cmp(&healthy(other)).then(other.age_seconds().total_cmp(&one.age_seconds()))
         });
+        problems::merge(&mut self.problems, other.problems);
         self.omitted += other.omitted;
         for object in other.undecodable {
             if self.undecodable.iter().all(|ours| (&ours.kind, &ours.uid) != (&object.kind, &object.uid)) {
@@ -130,6 +137,11 @@ impl StateSnapshot {
     pub(crate) fn is_handled(&self) -> bool {
         let nothing_left = self.objects.is_empty() && self.undecodable.is_empty();
         self.known == Some(true) && nothing_left && self.incomplete_reason().is_none()
+    }
+
+    /// Returns the number of selected objects that fail or are stuck, also beyond the limit, apart from those that cannot be decoded.
+    pub(crate) fn failing_and_stuck(&self) -> usize {
+        self.problems.iter().map(|problem| problem.objects).sum()
     }
 
     /// Returns the number of events in the queues of all handlers.
@@ -333,7 +345,7 @@ impl ObjectSummary {
     /// Returns `true` if the retries have ended without success, or if the object has failed or been in its phase for more than five
     /// seconds.
     pub(crate) fn is_failed_or_stuck(&self) -> bool {
-        self.phase == PhaseName::Failed.as_str() || self.age_seconds() > STUCK_AFTER_SECONDS
+        self.phase == PhaseName::Failed.as_str() || self.age_seconds() > STUCK_AFTER.as_secs_f64()
     }
 
     /// Returns the age of the failure or, if the object does not fail, of its phase, in seconds. The phase of a failing object changes with

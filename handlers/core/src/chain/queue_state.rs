@@ -28,6 +28,12 @@ impl<E> QueueEntry<E> {
         self.failures.as_ref()?.most_recent()
     }
 
+    /// Returns the time since which the object fails; `None` if it does not. Unfinished work fails from its beginning, once it is
+    /// reported as a failure.
+    pub fn failing_since(&self) -> Option<Instant> {
+        Some(self.failures.as_ref()?.last_error()?.since)
+    }
+
     /// Returns what [`Action::keep`](crate::Action::keep) kept for the object; `None` if there is nothing.
     pub fn note(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         self.failures.as_ref()?.note.as_ref()

@@ -22,6 +22,9 @@ use crate::observe::state::{MAX_LIMIT, PhaseName, Query, StateSnapshot};
 use details::details;
 use overview::{Columns, overview};
 
+/// The number of failing and stuck objects up to which the table without a selection has a row for each.
+const MAX_ROWS: usize = 20;
+
 /// The interval between two requests of `--wait`.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -49,7 +52,7 @@ pub(super) struct StatusArguments {
     #[arg(long, value_name = "TIME", default_value = "2m", requires = "wait")]
     timeout: TimeSpan,
     /// Show every object that is not handled yet. By default, without a name or a phase, only failing objects and objects that
-    /// stay in one phase for more than 5 seconds are shown.
+    /// stay in one phase for more than 5 seconds are shown; without any selection, one by one only if they are at most 20.
     #[arg(long)]
     all: bool,
     /// The output format.
@@ -72,13 +75,21 @@ pub(super) async fn status(
         None => Query { namespace, kind, ..Query::default() },
     };
     let query = Query { handler, phase, limit: Some(MAX_LIMIT), ..selected };
+    let is_short =
+        !all && query.handler.is_none() && query.selects_all_objects() && format == OutputFormat::Table;
+    let query = if is_short { Query { limit: Some(MAX_ROWS), ..query } } else { query };
     let mut document =
         if wait { until_handled(client, &query, timeout).await? } else { client.state(&query).await? };
     let listed = document.objects.len();
     if !all && query.name.is_none() && query.phase.is_none() {
         document.retain_failing_and_stuck();
     }
-    let hidden = listed - document.objects.len();
+    let without_rows = is_short && document.failing_and_stuck() > MAX_ROWS;
+    let mut hidden = listed - document.objects.len();
+    if is_short {
+        // What fails or is stuck comes first.
+        hidden += std::mem::take(&mut document.omitted);
+    }
     let terminal = TerminalStyle::of_stdout();
     let text = || {
         if query.name.is_some() {
@@ -86,6 +97,7 @@ pub(super) async fn status(
         }
         let (terminal, columns) = match format {
             OutputFormat::Wide => (terminal.untruncated(), Columns::Wide),
+            _ if without_rows => (terminal, Columns::Problems),
             _ => (terminal, Columns::Narrow),
         };
         terminal.show(overview(&document, &columns, &query, hidden))

@@ -3,7 +3,8 @@
 use super::rates::Rates;
 use crate::base::health::Condition;
 use crate::observe::state::{
-    HandlerSummary, ObjectSummary, PhaseName, Query, StateSnapshot, WatchSummary, duration, full_name,
+    HandlerSummary, ObjectSummary, PhaseName, Problem, Query, StateSnapshot, WatchSummary, duration,
+    full_name,
 };
 use crate::operate::cli::line::{Colour, StyledLine};
 use crate::operate::cli::table::TextTable;
@@ -16,9 +17,11 @@ pub(in crate::operate::cli) enum Columns<'s> {
     Wide,
     /// The most important columns, and the rates of the events and the attempts.
     Rates(Rates<'s>),
+    /// The most important columns, and no table of the objects, because they are too many to read.
+    Problems,
 }
 
-/// Returns the overview of the controller: its readiness, watches, handlers and the objects that `query` selects. `hidden` is the number of
+/// Returns the overview of the controller: its readiness, problems, watches, handlers and the objects that `query` selects. `hidden` is the number of
 /// selected objects that were removed, because they neither fail nor are stuck.
 pub(in crate::operate::cli) fn overview(
     document: &StateSnapshot,
@@ -27,6 +30,7 @@ pub(in crate::operate::cli) fn overview(
     hidden: usize,
 ) -> Vec<StyledLine> {
     let mut lines = head(document);
+    lines.extend(problem_lines(&document.problems));
     if !document.watches.is_empty() {
         lines.push(StyledLine::default());
         lines.extend(watches(&document.watches, columns).lines());
@@ -35,6 +39,14 @@ pub(in crate::operate::cli) fn overview(
     lines.extend(handlers(&document.handlers, columns).lines());
     lines.push(StyledLine::default());
     lines.extend(undecodable(document));
+    if let Columns::Problems = columns {
+        let count = document.failing_and_stuck();
+        let text = format!(
+            "{count} objects fail or are stuck; list them with --all, or select with --namespace, --kind, --handler or --phase"
+        );
+        lines.push(StyledLine::default().then(&text, Some(Colour::Red)));
+        return lines;
+    }
     if document.objects.is_empty() {
         lines.push(no_objects(document, query, hidden));
     } else {
@@ -59,13 +71,32 @@ pub(super) fn head(document: &StateSnapshot) -> Vec<StyledLine> {
     [title(document)].into_iter().chain(unmet).collect()
 }
 
+/// Returns two lines for each problem: its reason, its objects and an example, and what would help.
+pub(in crate::operate::cli) fn problem_lines(problems: &[Problem]) -> impl Iterator<Item = StyledLine> {
+    problems.iter().flat_map(|problem| {
+        let Problem { reason, handler, objects, since_seconds, example, error, remedy, .. } = problem;
+        let objects = if *objects == 1 { "1 object".to_owned() } else { format!("{objects} objects") };
+        let error = error.as_deref().unwrap_or("no error yet");
+        let age = duration(*since_seconds);
+        let text = format!(": {objects} of {handler} for {age}, such as {example}: {error}");
+        let line = StyledLine::plain("  ").then(reason, Some(Colour::Red)).then(&text, None);
+        let remedy = remedy.iter().map(|remedy| StyledLine::plain(&format!("    remedy: {remedy}")));
+        [line].into_iter().chain(remedy)
+    })
+}
+
 /// Returns the identity, role and readiness of the controller, which are the first line of the overview.
 pub(in crate::operate::cli) fn title(document: &StateSnapshot) -> StyledLine {
     let StateSnapshot { version, identity, leadership, uptime_seconds, .. } = document;
     let (ready, colour) =
         if document.ready { ("ready", Colour::Green) } else { ("not ready", Colour::Yellow) };
     let title = StyledLine::plain(&format!("staffetta {version} on {identity}: {}, ", leadership.role));
-    title.then(ready, Some(colour)).then(&format!(", up for {}", duration(*uptime_seconds)), None)
+    let title =
+        title.then(ready, Some(colour)).then(&format!(", up for {}", duration(*uptime_seconds)), None);
+    match document.queued_events() {
+        0 => title,
+        waiting => title.then(&format!(", {waiting} waiting"), Some(Colour::Yellow)),
+    }
 }
 
 /// Returns the table of the watches. A `+` after the number of objects says that the first list is not complete yet.
@@ -241,6 +272,33 @@ mod tests {
             assert!(cut.lines().all(|line| line.chars().count() <= width), "{cut}");
             assert!(cut.lines().any(|line| line.ends_with('…')), "{cut}");
         }
+    }
+
+    #[test]
+    fn many_objects_are_two_lines_for_each_reason() {
+        let mut document = document(vec![object("web", "failed", 61.0, Some("no address"))]);
+        document.handlers[0].counts.insert(PhaseName::Failed, 2000);
+        document.problems = serde_json::from_value(serde_json::json!([
+            { "reason": "QuotaExceeded", "handler": "vif", "objects": 1999, "since": "", "sinceSeconds": 185.0,
+              "example": "Pod shop/web-1", "error": "no port is left", "remedy": "raise it" },
+            { "reason": "held", "handler": "lb", "objects": 1, "since": "", "sinceSeconds": 6.0,
+              "example": "Service shop/web" },
+        ]))
+        .unwrap();
+        let lines = super::overview(&document, &Columns::Problems, &Query::default(), 0);
+        let text = TerminalStyle::default().show(lines);
+        let said: Vec<_> = text.lines().collect();
+        assert!(said[0].ends_with(", ready, up for 1h02m, 2000 waiting"), "{text}");
+        assert_eq!(
+            said[1..4],
+            [
+                "  QuotaExceeded: 1999 objects of vif for 3m05s, such as Pod shop/web-1: no port is left",
+                "    remedy: raise it",
+                "  held: 1 object of lb for 6s, such as Service shop/web: no error yet",
+            ]
+        );
+        assert!(text.contains("2000 objects fail or are stuck; list them with --all"), "{text}");
+        assert!(!text.contains("default/web") && said.len() <= 15, "{text}");
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn a_replica_that_was_not_asked_before_makes_no_rate() {
 async fn a_frame_shows_watches_handlers_rates_and_the_slowest_objects() {
     let (frame, terminal) = drawn(&mut view(), 100, 14);
     let expected = [
-        "staffetta 0.1.0 on web-1: leader, ready, up for 1h00m",
+        "staffetta 0.1.0 on web-1: leader, ready, up for 1h00m, 2 waiting",
         "",
         "WATCH  OBJECTS  EVENTS/S  LISTS  ERRORS  SILENT  LAST ERROR",
         "Pod    1200     10.0      1      0       1s",
@@ -97,7 +97,7 @@ async fn keys_scroll_and_quit() {
         assert!(key(&mut view, KeyCode::Char('j')));
     }
     let (frame, _) = drawn(&mut view, 100, 6);
-    assert_eq!(frame[0], "staffetta 0.1.0 on web-1: leader, ready, up for 1h00m");
+    assert_eq!(frame[0], "staffetta 0.1.0 on web-1: leader, ready, up for 1h00m, 2 waiting");
     assert!(frame[4].contains("web-3"), "{frame:?}");
     assert!(frame[5].contains("lines 8-11 of 11"), "{frame:?}");
     assert!(key(&mut view, KeyCode::Up));

@@ -1,11 +1,11 @@
 //! The remedies for reasons of failures, from the table in docs/events.md.
 
 /// The text of docs/events.md, in Markdown. Each row of the table in its section `Reasons` contains a reason, its meaning and its remedy.
-const EVENTS: &str = include_str!("../../../../docs/events.md");
+const EVENTS: &str = include_str!("../../../docs/events.md");
 
 /// Returns the meaning and the remedy of `reason`, as plain text; `None` if [`EVENTS`] does not contain it, as for a reason of a handler
 /// that does not belong to staffetta.
-pub(super) fn remedy(reason: &str) -> Option<(String, String)> {
+pub(crate) fn remedy(reason: &str) -> Option<(String, String)> {
     let row = EVENTS.lines().find_map(|line| line.strip_prefix(&format!("| `{reason}` | ")))?;
     let (meaning, remedy) = row.strip_suffix(" |")?.rsplit_once(" | ")?;
     Some((plain(meaning), plain(remedy)))

@@ -1,7 +1,5 @@
 //! `staffetta explain`: the state of one object at each step of the chain, and the remedies for what keeps it from being handled.
 
-mod remedy;
-
 use std::io::Write;
 
 use clap::Args;
@@ -10,13 +8,13 @@ use super::CommandError;
 use super::arguments::OutputArguments;
 use super::line::{Colour, StyledLine, TerminalStyle};
 use super::object::{ObjectName, is_namespaced, malformed};
-use super::request::AdminClient;
+use super::request::{AdminClient, RequestError};
+use super::status::overview::problem_lines;
 use crate::base::health::Condition;
 use crate::observe::state::{
     HandlerSummary, InterestSummary, MAX_LIMIT, ObjectSummary, Query, RequestSummary, StateSnapshot,
-    duration, full_name,
+    duration, full_name, remedy,
 };
-use remedy::remedy;
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArguments {
@@ -46,8 +44,26 @@ pub(super) async fn explain(
         let text = format!("cannot find the object without its namespace (-n NAMESPACE): {reason}");
         return Err(CommandError::Usage(text));
     }
-    let text = || TerminalStyle::of_stdout().untruncated().show(explanation(&document, &query));
+    let problems = problems_inside(client, &query).await?;
+    let text = || {
+        let lines = explanation(&document, &query).into_iter().chain(problems).collect();
+        TerminalStyle::of_stdout().untruncated().show(lines)
+    };
     Ok(format.write(&document, text, output)?)
+}
+
+/// Requests the objects in the namespace that `query` names, and returns the lines about their problems; none if it names another object.
+async fn problems_inside(client: &AdminClient, query: &Query) -> Result<Vec<StyledLine>, RequestError> {
+    if query.kind.as_deref().is_none_or(|kind| !kind.eq_ignore_ascii_case("namespace")) {
+        return Ok(Vec::new());
+    }
+    let inside = Query { namespace: query.name.clone(), limit: Some(0), ..Query::default() };
+    let problems = client.state(&inside).await?.problems;
+    let heading = match problems.len() {
+        0 => row("objects", "none in this namespace fails or is stuck", Some(Colour::Green)),
+        _ => row("objects", "these fail or are stuck in this namespace:", Some(Colour::Red)),
+    };
+    Ok([heading].into_iter().chain(problem_lines(&problems)).collect())
 }
 
 /// Returns the reason why the object of `query` cannot be identified, `None` if it can: `query` has no namespace, and the object could not
