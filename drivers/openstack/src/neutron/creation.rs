@@ -13,14 +13,15 @@ use super::api::NeutronApi;
 use super::wire::{NewPort, PortBody};
 use crate::error::{OpenStackError, Result};
 
-/// The maximum number of ports that one call creates. Neutron needs a few seconds for a call of this size.
-const MAX_BATCH: usize = 50;
+/// The maximum number of ports that one call creates. A larger one takes Neutron hardly less time per port, and all other calls wait longer.
+const MAX_BATCH: usize = 16;
 /// The minimum number of ports in a batch, unless fewer are waiting: up to this number of waiting ports are requested by one call instead
 /// of several.
 const MIN_BATCH: usize = 8;
 /// The maximum number of calls in flight is divided by this number to get the maximum number of batches of ports in flight. A batch makes
-/// up to two calls at a time, so at most half of the calls are creations of ports.
-const CREATION_DIVISOR: usize = 4;
+/// up to two calls at a time, so at most a quarter of the calls are creations of ports. More of them would wait for the workers of Neutron,
+/// and the polls of the ports that were created behind them.
+const CREATION_DIVISOR: usize = 8;
 /// The maximum number of calls in flight that create the ports of one batch singly, after the bulk call of the batch was rejected.
 const MAX_SINGLE_CALLS: usize = 2;
 const STEP: &str = "create a port";
@@ -189,10 +190,10 @@ mod tests {
     #[test]
     fn waiting_ports_are_divided_among_calls_where_that_is_worth_it() {
         assert_eq!(
-            [0, 1, 8, 9, 32, 33, 40, 200, 1000].map(|waiting| batch_size(waiting, 4)),
-            [0, 1, 8, 8, 8, 9, 10, 50, 50]
+            [0, 1, 8, 9, 32, 33, 40, 64, 1000].map(|waiting| batch_size(waiting, 4)),
+            [0, 1, 8, 8, 8, 9, 10, 16, 16]
         );
-        assert_eq!([7, 30, 90].map(|waiting| batch_size(waiting, 1)), [7, 30, 50]);
+        assert_eq!([7, 12, 90].map(|waiting| batch_size(waiting, 1)), [7, 12, 16]);
     }
 
     #[test]
