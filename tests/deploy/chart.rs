@@ -391,6 +391,24 @@ fn a_handler_of_somebody_else_gets_its_options_rights_and_definition_by_values_w
 
 #[test]
 #[ignore = "needs helm: devstack/real/test"]
+fn the_key_of_proofs_is_mounted_where_the_configuration_names_it_with_helm() {
+    for preset in ["openstack", "cni"] {
+        let objects = rendered("staffetta", preset, &json!({ "vifProof": { "secret": "proofs" } }));
+        let read: toml::Table = toml::from_str(file(&objects)).unwrap();
+        assert_eq!(
+            json!(read)["kubernetes"]["vif_proof_key_file"],
+            "/etc/staffetta-vif-proof/key",
+            "{preset}"
+        );
+        let volume = json!({ "name": "vif-proof", "secret": { "secretName": "proofs" } });
+        let mount = json!({ "name": "vif-proof", "mountPath": "/etc/staffetta-vif-proof", "readOnly": true });
+        assert!(pod(&objects)["volumes"].as_array().unwrap().contains(&volume), "{preset}");
+        assert!(container(&objects)["volumeMounts"].as_array().unwrap().contains(&mount), "{preset}");
+    }
+}
+
+#[test]
+#[ignore = "needs helm: devstack/real/test"]
 fn options_of_the_user_replace_those_of_the_preset_even_by_nothing_with_helm() {
     let values = json!({ "config": {
         "vif_pool": { "ports_pool_min": 0 },
